@@ -1,0 +1,1 @@
+//! I am not written yet.

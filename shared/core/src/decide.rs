@@ -1,0 +1,126 @@
+//! I decide what dispatch and deliver do with a row that they have read.
+//!
+//! I make no call and write nothing; a decision either names the effect or carries the transition to write.
+
+use std::time::Duration;
+
+use crate::acquire::can_start;
+use crate::clock::Now;
+use crate::delivery::Delivery;
+use crate::reason::Reason;
+use crate::retry::last_safe_start;
+use crate::state::State;
+use crate::time::Timestamp;
+
+/// What deliver does with a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForDeliver {
+    /// Take it for one attempt.
+    Claim,
+    /// Terminal, or dead with its dead letter sent: no call; acknowledge the message.
+    Suppress,
+    /// Dead or expired, and the dead letter is still owed: send it, then acknowledge.
+    Bury,
+    /// The row is in the ledger: the message is stale; acknowledge.
+    Stale,
+    /// Wait until this instant: an attempt is in flight, or it is not yet due.
+    Wait(Timestamp),
+    /// Back to the ledger for this reason; acknowledge.
+    Return(Reason),
+    /// Its attempt's lease has ended: close it, then decide again.
+    CloseUnknown,
+    /// Its deadline can no longer be met.
+    Expire,
+    /// Its attempt budget is spent.
+    Exhausted,
+}
+
+/// Decides for deliver. `paused` is the destination's pause, `attempts` its policy's number.
+#[must_use]
+pub fn for_deliver(row: &Delivery, now: Now, margin: Duration, paused: bool, attempts: u32) -> ForDeliver {
+    match row.state {
+        State::Delivered | State::Cancelled | State::Shadowed => ForDeliver::Suppress,
+        State::Dead | State::Expired if row.owes_dead_letter() => ForDeliver::Bury,
+        State::Dead | State::Expired => ForDeliver::Suppress,
+        State::Scheduled => ForDeliver::Stale,
+        State::Delivering => match row.lease_until {
+            Some(until) if !now.reached(until) => ForDeliver::Wait(until),
+            _ => ForDeliver::CloseUnknown,
+        },
+        State::Dispatching | State::Queued | State::Deferred => {
+            if !can_start(row.deliver_by, margin, now) {
+                ForDeliver::Expire
+            } else if row.hold.is_some() {
+                ForDeliver::Return(Reason::Held)
+            } else if paused {
+                ForDeliver::Return(Reason::DestinationPaused)
+            } else if row.next_attempt() > attempts.saturating_add(row.granted) {
+                ForDeliver::Exhausted
+            } else if now.reached(row.next_attempt_at) {
+                ForDeliver::Claim
+            } else {
+                ForDeliver::Wait(row.next_attempt_at)
+            }
+        }
+    }
+}
+
+/// What dispatch does with a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForDispatch {
+    /// Take it and publish it.
+    Claim,
+    /// Take it back from a lost lease or message, and publish it again.
+    Rescue,
+    /// In flight and in order: counts as outstanding.
+    Outstanding,
+    /// Nothing to do.
+    Nothing,
+    /// Held: let it sleep until its last safe start.
+    Sleep,
+    /// Its attempt's lease has ended: close it, then decide again.
+    CloseUnknown,
+    /// Its deadline can no longer be met.
+    Expire,
+    /// Dead or expired, and the dead letter is still owed.
+    Bury,
+}
+
+/// When the message of a `queued` or `deferred` row counts as overdue: after threshold * 2^rescues, or half of the
+/// window that is left, whichever is shorter.
+#[must_use]
+pub fn overdue_at(row: &Delivery, threshold: Duration, margin: Duration) -> Timestamp {
+    let since = row.history.last().map_or(row.next_attempt_at, |entry| entry.at.max(row.next_attempt_at));
+    let wait = threshold.saturating_mul(1_u32 << row.rescues.min(16));
+    let window = last_safe_start(row.deliver_by, margin).since(since);
+    since.plus(wait.min(window / 2))
+}
+
+/// Decides for dispatch. `due_by` is now plus the horizon, or just now for a row that must wait.
+#[must_use]
+pub fn for_dispatch(row: &Delivery, now: Now, due_by: Timestamp, margin: Duration, threshold: Duration) -> ForDispatch {
+    let live = row.lease_may_be_live(now);
+    match row.state {
+        State::Delivered | State::Cancelled | State::Shadowed => ForDispatch::Nothing,
+        State::Dead | State::Expired if row.owes_dead_letter() => ForDispatch::Bury,
+        State::Dead | State::Expired => ForDispatch::Nothing,
+        State::Delivering if live => ForDispatch::Outstanding,
+        State::Delivering => ForDispatch::CloseUnknown,
+        State::Dispatching if live => ForDispatch::Outstanding,
+        State::Scheduled | State::Dispatching | State::Queued | State::Deferred => {
+            if !can_start(row.deliver_by, margin, now) {
+                ForDispatch::Expire
+            } else if row.hold.is_some() {
+                if row.state == State::Scheduled { ForDispatch::Sleep } else { ForDispatch::Outstanding }
+            } else {
+                match row.state {
+                    State::Scheduled if row.next_attempt_at <= due_by => ForDispatch::Claim,
+                    State::Scheduled => ForDispatch::Nothing,
+                    State::Dispatching => ForDispatch::Rescue,
+                    _ if now.reached(overdue_at(row, threshold, margin)) => ForDispatch::Rescue,
+                    _ => ForDispatch::Outstanding,
+                }
+            }
+        }
+    }
+}

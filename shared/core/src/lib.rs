@@ -1,0 +1,33 @@
+//! I am Punctual's rules as pure functions and plain data.
+//!
+//! I decide; I never act. I know no async runtime, no AWS, no environment, no clock, no randomness and no logging:
+//! the current time and random numbers are arguments, and what must happen comes back as a value. The one thing
+//! that looks like an effect, [`ports`], is a list of needs that the adapters meet.
+//!
+//! Where to look: an identity in [`id`], what a row holds in [`delivery`], which move is allowed in [`state`],
+//! what a claim may take in [`acquire`], how a row changes in [`transition`], what an answer means in [`outcome`],
+//! when the next try is in [`retry`], how much dispatch releases in [`admission`].
+
+pub mod acquire;
+pub mod address;
+pub mod admission;
+pub mod attempt;
+pub mod clock;
+pub mod dead_letter;
+pub mod decide;
+pub mod delivery;
+pub mod destination;
+pub mod explain;
+pub mod history;
+pub mod id;
+pub mod message;
+pub mod outcome;
+pub mod ports;
+pub mod reason;
+pub mod retry;
+pub mod retry_after;
+pub mod settings;
+pub mod signature;
+pub mod state;
+pub mod time;
+pub mod transition;

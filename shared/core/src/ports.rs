@@ -1,0 +1,280 @@
+//! I am the list of what the functions need from the world, named for the need.
+//!
+//! One contract suite runs on every adapter of [`Ledger`], [`Control`] and [`Queue`].
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::acquire::Acquire;
+use crate::admission::Candidate;
+use crate::clock::{ClockError, Now};
+use crate::dead_letter::DeadLetter;
+use crate::delivery::{Delivery, Lane, Payload};
+use crate::destination::Destination;
+use crate::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Reference};
+use crate::message::Message;
+use crate::outcome::{CallResult, Failure};
+use crate::reason::Reason;
+use crate::settings::Settings;
+use crate::signature::Secret;
+use crate::time::Timestamp;
+use crate::transition::Transition;
+
+/// Why a port could not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// Throttled, timed out, unreachable: the same call may succeed later.
+    #[error("{what} is unavailable")]
+    Unavailable {
+        /// Which call.
+        what: &'static str,
+        /// The cause.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Stored data cannot be read. Names the item, never its content.
+    #[error("{item} is corrupt: {problem}")]
+    Corrupt {
+        /// Which item.
+        item: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The service refused the call for good: a missing permission, a missing table.
+    #[error("{what} was refused")]
+    Refused {
+        /// Which call.
+        what: &'static str,
+        /// The cause.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// What became of a row's creation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Created {
+    /// It is new.
+    New,
+    /// The delivery exists; here is its row.
+    Exists(Box<Delivery>),
+    /// Another delivery has this idempotency key, or was migrated under another id.
+    Taken(DeliveryId),
+}
+
+/// What became of a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Acquired {
+    /// The row is ours; as it is now.
+    Won(Box<Delivery>),
+    /// The guard refused; the row as it is.
+    Refused(Box<Delivery>),
+    /// There is no such row.
+    Absent,
+}
+
+/// What became of a guarded write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// It is written.
+    Done,
+    /// The guard was lost; the row as it is.
+    Conflict(Box<Delivery>),
+    /// There is no such row.
+    Absent,
+}
+
+/// Which part of a lane to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WakeQuery {
+    /// Which lane.
+    pub lane: Lane,
+    /// Entries with `wake_at` up to this instant, inclusive.
+    pub until: Timestamp,
+    /// Only entries whose deadline is at or before this instant.
+    pub deadline_by: Option<Timestamp>,
+    /// Where to go on.
+    pub start: Option<Cursor>,
+    /// The most entries to read (not: to return).
+    pub limit: u32,
+}
+
+/// A place in a lane.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Cursor {
+    /// The last entry that was read: its instant.
+    pub wake_at: Timestamp,
+    /// The last entry that was read: its id.
+    pub id: DeliveryId,
+}
+
+/// A page of a lane, in the order of `wake_at`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct WakePage {
+    /// What it holds.
+    pub candidates: Vec<Candidate>,
+    /// Where to go on, if there is more.
+    pub next: Option<Cursor>,
+    /// The read units that it cost.
+    pub read_units: f64,
+}
+
+/// All that the ledger has of one delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partition {
+    /// The hot row.
+    pub row: Delivery,
+    /// What it sends; none once erased.
+    pub payload: Option<Payload>,
+}
+
+/// The authority: one row for each delivery.
+pub trait Ledger: Send + Sync {
+    /// Stores the payload, then the row, each only if it is new.
+    fn create(&self, row: &Delivery, payload: &Payload) -> impl Future<Output = Result<Created, PortError>> + Send;
+    /// Claims a row without having read it.
+    fn acquire(&self, acquire: &Acquire) -> impl Future<Output = Result<Acquired, PortError>> + Send;
+    /// Writes a transition if its guard holds.
+    fn write(&self, transition: &Transition) -> impl Future<Output = Result<Written, PortError>> + Send;
+    /// Reads rows, each as of now; those that do not exist are left out.
+    fn read(&self, ids: &[DeliveryId]) -> impl Future<Output = Result<Vec<Delivery>, PortError>> + Send;
+    /// What a row sends; none once erased.
+    fn payload(&self, id: &DeliveryId, content: &Content) -> impl Future<Output = Result<Option<Payload>, PortError>> + Send;
+    /// Reads a part of a lane of the wake index.
+    fn wake(&self, query: &WakeQuery) -> impl Future<Output = Result<WakePage, PortError>> + Send;
+    /// All of one delivery, in one read.
+    fn partition(&self, id: &DeliveryId) -> impl Future<Output = Result<Option<Partition>, PortError>> + Send;
+    /// The deliveries with a reference.
+    fn by_reference(&self, reference: &Reference) -> impl Future<Output = Result<Vec<DeliveryId>, PortError>> + Send;
+    /// How many dead rows have a deadline after `after`.
+    fn count_reachable_dead(&self, after: Timestamp) -> impl Future<Output = Result<u64, PortError>> + Send;
+}
+
+/// What became of a versioned write of a control row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stored {
+    /// It is written.
+    Done,
+    /// Somebody wrote it since it was read.
+    Conflict,
+}
+
+/// The control table: destinations, switches, places in lanes.
+pub trait Control: Send + Sync {
+    /// Every destination.
+    fn destinations(&self) -> impl Future<Output = Result<Vec<Destination>, PortError>> + Send;
+    /// The named destinations (those that exist) and the switches, as of now.
+    fn lookup(&self, ids: &[DestinationId]) -> impl Future<Output = Result<(Vec<Destination>, Settings), PortError>> + Send;
+    /// Writes a destination if its stored version is `expected` (0: it must not exist).
+    fn put_destination(&self, destination: &Destination, expected: u64)
+    -> impl Future<Output = Result<Stored, PortError>> + Send;
+    /// The places where the last run stopped early.
+    fn cursors(&self) -> impl Future<Output = Result<Vec<(Lane, Cursor)>, PortError>> + Send;
+    /// Keeps or forgets a place.
+    fn keep_cursor(&self, lane: &Lane, cursor: Option<&Cursor>) -> impl Future<Output = Result<(), PortError>> + Send;
+}
+
+/// A message to publish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// What it says.
+    pub message: Message,
+    /// How long it stays invisible, in whole seconds; at most 900.
+    pub delay_seconds: u16,
+}
+
+/// The queue of deliveries.
+pub trait Queue: Send + Sync {
+    /// Publishes messages; one result each, in order.
+    fn publish(&self, messages: &[Outgoing]) -> impl Future<Output = Vec<Result<MessageId, PortError>>> + Send;
+    /// Hides a received message for so many whole seconds from now.
+    fn hide(&self, receipt: &str, seconds: u32) -> impl Future<Output = Result<(), PortError>> + Send;
+}
+
+/// The dead-letter queue.
+pub trait DeadLetters: Send + Sync {
+    /// Sends one dead letter.
+    fn send(&self, letter: &DeadLetter) -> impl Future<Output = Result<(), PortError>> + Send;
+}
+
+/// The database's time, and this invocation's end.
+pub trait Time: Send + Sync {
+    /// The database's time.
+    ///
+    /// # Errors
+    /// [`ClockError`] if it is not known well enough to claim anything.
+    fn now(&self) -> Result<Now, ClockError>;
+    /// How much of this invocation is left.
+    fn time_left(&self) -> Duration;
+    /// Waits until the instant has surely come, narrowing the estimate on the way.
+    fn wait_until(&self, at: Timestamp) -> impl Future<Output = Result<Now, ClockError>> + Send;
+    /// A random number in `[0, 1)`.
+    fn random(&self) -> f64;
+    /// A text that no other claim has.
+    fn unique(&self) -> String;
+}
+
+/// Why a destination's secrets cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("signing secret {reference} is unavailable: {problem}")]
+pub struct SecretUnavailable {
+    /// Which one.
+    pub reference: String,
+    /// What is wrong; never the value.
+    pub problem: String,
+}
+
+/// The store of signing secrets.
+pub trait Secrets: Send + Sync {
+    /// The secrets with these references, in this order.
+    fn active(&self, references: &[String]) -> impl Future<Output = Result<Vec<Secret>, SecretUnavailable>> + Send;
+}
+
+/// One request, ready to go.
+#[derive(Clone)]
+pub struct Request {
+    /// Where to.
+    pub url: String,
+    /// Header names (lower case) and values.
+    pub headers: Vec<(&'static str, String)>,
+    /// The exact bytes.
+    pub body: Vec<u8>,
+    /// For the connection.
+    pub connect_timeout: Duration,
+    /// For everything, the answer's body included.
+    pub total_timeout: Duration,
+}
+
+impl std::fmt::Debug for Request {
+    /// Shows neither body nor headers.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request").field("body_bytes", &self.body.len()).finish_non_exhaustive()
+    }
+}
+
+/// The way to receivers.
+pub trait Webhook: Send + Sync {
+    /// Makes one call. `may_start` is asked right before the first byte; if it says no, the result is
+    /// [`CallResult::NotCalled`] and nothing was sent.
+    fn call(&self, request: &Request, may_start: &(dyn Fn() -> bool + Send + Sync)) -> impl Future<Output = CallResult> + Send;
+}
+
+impl CallResult {
+    /// A call that was stopped right before its first byte.
+    #[must_use]
+    pub fn not_called() -> Self {
+        Self::NotCalled(Reason::NotCalled)
+    }
+}
+
+impl From<Failure> for CallResult {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// The lock that makes two deliveries with one key impossible.
+#[must_use]
+pub fn key_lock(key: &IdempotencyKey) -> String {
+    format!("key.{key}")
+}

@@ -1,0 +1,154 @@
+//! I am the retry policy: how long to wait before the next attempt, and whether there is one.
+//!
+//! `min(base * 2^(n-1), cap, remaining / 4)` before attempt n+1; jitter only upward; a floor that the receiver asked
+//! for is never undercut; nothing starts after the last safe start.
+
+use std::time::Duration;
+
+use crate::clock::Now;
+use crate::time::Timestamp;
+
+/// The largest share that jitter adds to the policy's delay.
+pub const MAX_JITTER: f64 = 0.2;
+
+/// A destination's retry policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryPolicy {
+    /// The delay before attempt 2, in milliseconds; 100 to 3,600,000. Default 30 s.
+    #[serde(default = "default_base_ms")]
+    pub base_ms: u64,
+    /// The longest delay before jitter, in milliseconds; `base_ms` to 86,400,000. Default 3,600 s.
+    #[serde(default = "default_cap_ms")]
+    pub cap_ms: u64,
+    /// How many attempts are made without a redrive's grant; 1 to 20. Default 10.
+    #[serde(default = "default_attempts")]
+    pub attempts: u32,
+}
+
+fn default_base_ms() -> u64 {
+    30_000
+}
+
+fn default_cap_ms() -> u64 {
+    3_600_000
+}
+
+fn default_attempts() -> u32 {
+    10
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { base_ms: default_base_ms(), cap_ms: default_cap_ms(), attempts: default_attempts() }
+    }
+}
+
+/// What comes after a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// The next attempt starts no earlier than this.
+    At(Timestamp),
+    /// The budget is spent.
+    Exhausted,
+    /// The next attempt would start too late, but an operator can still act before the deadline.
+    NoSafeWindow,
+    /// Less than the safety margin is left.
+    Expired,
+}
+
+/// The last instant at which a call may start: the deadline less the safety margin.
+#[must_use]
+pub fn last_safe_start(deliver_by: Timestamp, margin: Duration) -> Timestamp {
+    deliver_by.minus(margin)
+}
+
+/// The policy's delay after attempt `n` (from 1) with `remaining` left until the deadline, before jitter.
+#[must_use]
+pub fn policy_delay(policy: &RetryPolicy, n: u32, remaining: Duration) -> Duration {
+    let doublings = n.saturating_sub(1).min(40);
+    let grown = policy.base_ms.saturating_mul(1_u64 << doublings);
+    Duration::from_millis(grown.min(policy.cap_ms)).min(remaining / 4)
+}
+
+/// The delay with jitter: `random` in `[0, 1)` adds up to [`MAX_JITTER`] of it, never takes away.
+#[must_use]
+pub fn with_jitter(delay: Duration, random: f64) -> Duration {
+    delay.mul_f64(1.0 + MAX_JITTER * random.clamp(0.0, 1.0))
+}
+
+/// What a failed attempt leaves room for.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    /// How many attempts are closed, the failed one included.
+    pub made: u32,
+    /// How many attempts redrives granted.
+    pub granted: u32,
+    /// The business deadline.
+    pub deliver_by: Timestamp,
+    /// Deadline less this is the last safe start.
+    pub margin: Duration,
+}
+
+/// Decides on the next attempt. `floor` is the receiver's own wish.
+#[must_use]
+pub fn next(policy: &RetryPolicy, room: Room, now: Now, floor: Option<Duration>, random: f64) -> Next {
+    let last = last_safe_start(room.deliver_by, room.margin);
+    if now.hi > last {
+        return Next::Expired;
+    }
+    if room.made >= policy.attempts.saturating_add(room.granted) {
+        return Next::Exhausted;
+    }
+    let delay = with_jitter(policy_delay(policy, room.made, room.deliver_by.since(now.hi)), random);
+    let start = now.hi.plus(delay.max(floor.unwrap_or_default()));
+    if start > last { Next::NoSafeWindow } else { Next::At(start) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millis(1_796_115_600_000 + ms)
+    }
+
+    proptest! {
+        #[test]
+        fn never_below_policy_or_floor_nor_after_the_last_safe_start(
+            base_ms in 100_u64..60_000, cap_ms in 60_000_u64..3_600_000, attempts in 1_u32..20,
+            made in 1_u32..25, granted in 0_u32..5, left_ms in -60_000_i64..100_000_000, margin_ms in 0_u64..60_000,
+            floor_s in prop::option::of(0_u64..100_000), random in 0.0_f64..1.0, width in 0_i64..2000,
+        ) {
+            let policy = RetryPolicy { base_ms, cap_ms, attempts };
+            let now = Now { lo: at(0), hi: at(width) };
+            let room = Room { made, granted, deliver_by: at(left_ms), margin: Duration::from_millis(margin_ms) };
+            let floor = floor_s.map(Duration::from_secs);
+            let delay = policy_delay(&policy, made, room.deliver_by.since(now.hi));
+            prop_assert!(delay <= Duration::from_millis(cap_ms));
+            prop_assert!(with_jitter(delay, random) >= delay);
+            match next(&policy, room, now, floor, random) {
+                Next::At(start) => {
+                    prop_assert!(start >= now.hi.plus(delay));
+                    prop_assert!(start >= now.hi.plus(floor.unwrap_or_default()));
+                    prop_assert!(start <= last_safe_start(room.deliver_by, room.margin));
+                    prop_assert!(made < attempts + granted);
+                }
+                Next::Exhausted => prop_assert!(made >= attempts + granted),
+                Next::NoSafeWindow => prop_assert!(now.hi <= last_safe_start(room.deliver_by, room.margin)),
+                Next::Expired => prop_assert!(now.hi > last_safe_start(room.deliver_by, room.margin)),
+            }
+        }
+    }
+
+    #[test]
+    fn doubles_up_to_the_cap_and_a_quarter_of_what_is_left() {
+        let policy = RetryPolicy::default();
+        let day = Duration::from_secs(86_400);
+        let seconds: Vec<u64> = (1..=9).map(|n| policy_delay(&policy, n, day).as_secs()).collect();
+        assert_eq!(seconds, [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]);
+        assert_eq!(policy_delay(&policy, 9, Duration::from_secs(100)).as_secs(), 25);
+    }
+}

@@ -1,0 +1,31 @@
+//! Starts, ends and shows a local stack for play: `stack up`, `stack down`, `stack status`.
+
+use std::process::ExitCode;
+
+use punctual_tests::stack::detached;
+
+const USAGE: &str = "usage: stack up | down | status";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let outcome = match (arguments.next().as_deref(), arguments.next()) {
+        (Some("up"), None) => detached::up().await,
+        (Some("down"), None) => detached::down(),
+        (Some("status"), None) => detached::status(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("stack: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
