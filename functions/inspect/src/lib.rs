@@ -1,1 +1,128 @@
+//! I am inspect: I answer questions from the ledger, and I change nothing.
 
+use std::time::Duration;
+
+use punctual_core::destination::FieldError;
+use punctual_core::explain::{Explanation, explain, text};
+use punctual_core::id::{DeliveryId, IdentityParts, Reference};
+use punctual_core::ports::{Control, Ledger, Time};
+use punctual_flows::FlowError;
+use punctual_flows::input::{action, strict};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// The `explain` action: exactly one of the three.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExplainInput {
+    /// Always `explain`.
+    pub action: String,
+    /// By id.
+    #[serde(default)]
+    pub delivery_id: Option<DeliveryId>,
+    /// By reference: every delivery that has it, at most 20.
+    #[serde(default)]
+    pub reference: Option<Reference>,
+    /// By what the reminder is.
+    #[serde(default)]
+    pub identity: Option<Identity>,
+}
+
+/// What the reminder is.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// Whose product.
+    pub tenant: String,
+    /// Who is reminded.
+    pub subscriber: String,
+    /// Which period.
+    pub renewal_period: String,
+    /// Which of the period's reminders.
+    pub reminder_kind: String,
+}
+
+/// The most deliveries explained in one answer.
+const MOST: usize = 20;
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Response {
+    /// Whether the question could be answered.
+    pub ok: bool,
+    /// For a person: the first explanation as text, line by line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub text: Vec<String>,
+    /// One for each delivery found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deliveries: Vec<Explanation>,
+    /// What is wrong with the question.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+}
+
+impl Response {
+    fn refused(error: FieldError) -> Self {
+        Self { ok: false, text: Vec::new(), deliveries: Vec::new(), errors: vec![error] }
+    }
+}
+
+/// Inspect with its ports.
+#[derive(Debug)]
+pub struct Inspect<'a, L, C, T> {
+    /// The ledger.
+    pub ledger: &'a L,
+    /// The control table.
+    pub control: &'a C,
+    /// The database's time.
+    pub time: &'a T,
+    /// The stage's safety margin.
+    pub margin: Duration,
+}
+
+impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
+    /// Answers an event. A bad question is an answer, not an error.
+    ///
+    /// # Errors
+    /// [`FlowError`] if the ledger or the database's time cannot be had.
+    pub async fn handle(&self, event: &RawValue) -> Result<Response, FlowError> {
+        if let Err(error) = action(event, &["explain"]) {
+            return Ok(Response::refused(error));
+        }
+        match strict::<ExplainInput>(event, "") {
+            Ok(input) => self.explain(input).await,
+            Err(error) => Ok(Response::refused(error)),
+        }
+    }
+
+    async fn explain(&self, input: ExplainInput) -> Result<Response, FlowError> {
+        let (ids, field) = match (input.delivery_id, input.reference, input.identity) {
+            (Some(id), None, None) => (vec![id], "delivery_id"),
+            (None, Some(reference), None) => (self.ledger.by_reference(&reference).await?, "reference"),
+            (None, None, Some(i)) => {
+                let parts = IdentityParts {
+                    tenant: i.tenant,
+                    subscriber: i.subscriber,
+                    renewal_period: i.renewal_period,
+                    reminder_kind: i.reminder_kind,
+                };
+                (vec![DeliveryId::derive(&parts)], "identity")
+            }
+            _ => {
+                let error = FieldError::new("one_of", "delivery_id", "exactly one of delivery_id, reference, identity");
+                return Ok(Response::refused(error));
+            }
+        };
+        let mut deliveries = Vec::new();
+        for id in ids.iter().take(MOST) {
+            let Some(found) = self.ledger.partition(id).await? else { continue };
+            let (destinations, _) = self.control.lookup(std::slice::from_ref(&found.row.destination)).await?;
+            deliveries.push(explain(&found.row, found.payload.as_ref(), destinations.first(), self.margin, self.time.now()?));
+        }
+        if deliveries.is_empty() {
+            return Ok(Response::refused(FieldError::new("not_found", field, "a delivery that the ledger has")));
+        }
+        let text = deliveries.first().map(text).unwrap_or_default().lines().map(str::to_owned).collect();
+        Ok(Response { ok: true, text, deliveries, errors: Vec::new() })
+    }
+}

@@ -1,1 +1,36 @@
-fn main() {}
+//! Wires operate: configuration, adapters, one answer for each event.
+
+#![recursion_limit = "256"]
+
+use lambda_runtime::{LambdaEvent, run, service_fn};
+use punctual_adapters::aws::Aws;
+use punctual_adapters::config::{OperateConfig, environment};
+use punctual_adapters::telemetry::start_logs;
+use punctual_core::id::Correlation;
+use punctual_operate::{Operate, Response};
+use serde_json::value::RawValue;
+
+#[tokio::main]
+async fn main() -> Result<(), lambda_runtime::Error> {
+    start_logs(environment("LOG_LEVEL").as_deref())?;
+    let config = OperateConfig::from_lookup(&environment)?;
+    let aws = Aws::connect().await;
+    run(service_fn(|event: LambdaEvent<Box<RawValue>>| answer(&config, &aws, event))).await
+}
+
+async fn answer(config: &OperateConfig, aws: &Aws, event: LambdaEvent<Box<RawValue>>) -> anyhow::Result<Response> {
+    let operate = Operate {
+        ledger: &aws.ledger(&config.stage.ledger_table),
+        control: &aws.control(&config.stage.control_table),
+        time: &aws.time(&config.stage.control_table, event.context.deadline),
+        rules: &config.rules,
+        margin: config.margin,
+        by: Correlation::of_request(&event.context.request_id),
+    };
+    let response = operate
+        .handle(&event.payload)
+        .await
+        .inspect_err(|error| tracing::error!(by = %operate.by, error = %error, "operate failed"))?;
+    tracing::info!(by = %operate.by, ok = response.ok, "operated");
+    Ok(response)
+}

@@ -1,1 +1,288 @@
-//! I am not written yet.
+//! I am a function's configuration: one struct each, built from a lookup, every error at once, each naming its variable.
+//!
+//! Nothing that names a resource has a default. I am the one place that reads the environment.
+
+use std::fmt;
+use std::time::Duration;
+
+use punctual_core::destination::StageRules;
+
+/// What is wrong with the environment: one line for each variable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct ConfigError(pub Vec<String>);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bad configuration: {}", self.0.join("; "))
+    }
+}
+
+/// The process's own environment, as a lookup.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the configuration is where the environment is read")]
+pub fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Reads variables and gathers what is wrong.
+struct Reader<'a> {
+    lookup: &'a dyn Fn(&str) -> Option<String>,
+    errors: Vec<String>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(lookup: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self { lookup, errors: Vec::new() }
+    }
+
+    fn text(&mut self, name: &str) -> String {
+        match (self.lookup)(name) {
+            Some(value) if !value.trim().is_empty() => value,
+            _ => {
+                self.errors.push(format!("{name} is not set"));
+                String::new()
+            }
+        }
+    }
+
+    fn seconds(&mut self, name: &str, min: u64, max: u64) -> Duration {
+        let text = self.text(name);
+        if text.is_empty() {
+            return Duration::ZERO;
+        }
+        match text.parse::<u64>() {
+            Ok(n) if (min..=max).contains(&n) => Duration::from_secs(n),
+            _ => {
+                self.errors.push(format!("{name} must be {min} to {max} (seconds), not {text:?}"));
+                Duration::ZERO
+            }
+        }
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        match self.text(name).as_str() {
+            "true" => true,
+            "false" | "" => false,
+            other => {
+                self.errors.push(format!("{name} must be true or false, not {other:?}"));
+                false
+            }
+        }
+    }
+
+    fn done<T>(self, value: T) -> Result<T, ConfigError> {
+        if self.errors.is_empty() { Ok(value) } else { Err(ConfigError(self.errors)) }
+    }
+}
+
+/// What every function knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stage {
+    /// The stage's name.
+    pub name: String,
+    /// The ledger table.
+    pub ledger_table: String,
+    /// The control table.
+    pub control_table: String,
+}
+
+/// The queues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queues {
+    /// Of deliveries.
+    pub queue_url: String,
+    /// Of dead letters.
+    pub dead_letter_queue_url: String,
+}
+
+/// How rows are released: the same for dispatch and for schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// How far ahead dispatch looks; 60 to 840 s: two or three ticks, and within the queue's largest delay.
+    pub horizon: Duration,
+    /// The stage's safety margin before a deadline; 1 to 600 s.
+    pub margin: Duration,
+    /// How long a dispatch run holds a row; 10 to 300 s.
+    pub lease: Duration,
+    /// When a message counts as overdue; 10 to 3,600 s.
+    pub handoff_threshold: Duration,
+}
+
+/// Dispatch's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DispatchConfig {
+    /// Which stage.
+    pub stage: Stage,
+    /// Which queues.
+    pub queues: Queues,
+    /// How rows are released.
+    pub release: Release,
+}
+
+/// Deliver's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliverConfig {
+    /// Which stage.
+    pub stage: Stage,
+    /// Which queues.
+    pub queues: Queues,
+    /// Which destinations and secrets are allowed.
+    pub rules: StageRules,
+    /// The stage's safety margin before a deadline; 1 to 600 s.
+    pub margin: Duration,
+    /// When a message counts as overdue; 10 to 3,600 s.
+    pub handoff_threshold: Duration,
+}
+
+/// Schedule's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduleConfig {
+    /// Which stage.
+    pub stage: Stage,
+    /// The queue of deliveries.
+    pub queue_url: String,
+    /// How rows are released.
+    pub release: Release,
+}
+
+/// Inspect's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectConfig {
+    /// Which stage.
+    pub stage: Stage,
+    /// The stage's safety margin before a deadline; 1 to 600 s.
+    pub margin: Duration,
+}
+
+/// Operate's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperateConfig {
+    /// Which stage.
+    pub stage: Stage,
+    /// Which destinations and secrets are allowed.
+    pub rules: StageRules,
+    /// The stage's safety margin before a deadline; 1 to 600 s.
+    pub margin: Duration,
+}
+
+fn stage(reader: &mut Reader<'_>) -> Stage {
+    Stage { name: reader.text("STAGE"), ledger_table: reader.text("LEDGER_TABLE"), control_table: reader.text("CONTROL_TABLE") }
+}
+
+fn queues(reader: &mut Reader<'_>) -> Queues {
+    Queues { queue_url: reader.text("QUEUE_URL"), dead_letter_queue_url: reader.text("DEAD_LETTER_QUEUE_URL") }
+}
+
+fn margin(reader: &mut Reader<'_>) -> Duration {
+    reader.seconds("SAFETY_MARGIN_SECONDS", 1, 600)
+}
+
+fn handoff_threshold(reader: &mut Reader<'_>) -> Duration {
+    reader.seconds("HANDOFF_THRESHOLD_SECONDS", 10, 3_600)
+}
+
+fn release(reader: &mut Reader<'_>) -> Release {
+    Release {
+        horizon: reader.seconds("HORIZON_SECONDS", 60, 840),
+        margin: margin(reader),
+        lease: reader.seconds("DISPATCH_LEASE_SECONDS", 10, 300),
+        handoff_threshold: handoff_threshold(reader),
+    }
+}
+
+/// Plain HTTP and local addresses need the stack parameter, and a production stage refuses it.
+fn rules(reader: &mut Reader<'_>, stage: &Stage) -> StageRules {
+    let rules = StageRules { allow_local: reader.flag("ALLOW_LOCAL_ENDPOINTS"), secret_prefix: reader.text("SECRET_PREFIX") };
+    if rules.allow_local && stage.name.starts_with("prod") {
+        reader.errors.push(format!("ALLOW_LOCAL_ENDPOINTS must be false on the production stage {:?}", stage.name));
+    }
+    if !rules.secret_prefix.is_empty() && !rules.secret_prefix.ends_with('/') {
+        reader.errors.push("SECRET_PREFIX must end with /".into());
+    }
+    rules
+}
+
+macro_rules! from_lookup {
+    ($config:ident, |$reader:ident| $body:expr) => {
+        impl $config {
+            /// Reads the configuration.
+            ///
+            /// # Errors
+            /// [`ConfigError`] with one line for every variable that is missing or wrong.
+            pub fn from_lookup(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+                let mut reader = Reader::new(lookup);
+                let $reader = &mut reader;
+                let value = $body;
+                reader.done(value)
+            }
+        }
+    };
+}
+
+from_lookup!(DispatchConfig, |r| Self { stage: stage(r), queues: queues(r), release: release(r) });
+from_lookup!(DeliverConfig, |r| {
+    let stage = stage(r);
+    let rules = rules(r, &stage);
+    Self { stage, queues: queues(r), rules, margin: margin(r), handoff_threshold: handoff_threshold(r) }
+});
+from_lookup!(ScheduleConfig, |r| Self { stage: stage(r), queue_url: r.text("QUEUE_URL"), release: release(r) });
+from_lookup!(InspectConfig, |r| Self { stage: stage(r), margin: margin(r) });
+from_lookup!(OperateConfig, |r| {
+    let stage = stage(r);
+    let rules = rules(r, &stage);
+    Self { stage, rules, margin: margin(r) }
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(name: &str) -> Option<String> {
+        let value = match name {
+            "STAGE" => "dev",
+            "LEDGER_TABLE" => "l",
+            "CONTROL_TABLE" => "c",
+            "QUEUE_URL" | "DEAD_LETTER_QUEUE_URL" => "https://queue",
+            "HORIZON_SECONDS" => "150",
+            "SAFETY_MARGIN_SECONDS" => "10",
+            "DISPATCH_LEASE_SECONDS" => "60",
+            "HANDOFF_THRESHOLD_SECONDS" => "120",
+            "SECRET_PREFIX" => "punctual/dev/",
+            "ALLOW_LOCAL_ENDPOINTS" => "true",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+
+    #[test]
+    fn reads_each_configuration() {
+        assert_eq!(DispatchConfig::from_lookup(&lookup).map(|c| c.release.horizon), Ok(Duration::from_secs(150)));
+        assert_eq!(DeliverConfig::from_lookup(&lookup).map(|c| c.rules.allow_local), Ok(true));
+        assert!(ScheduleConfig::from_lookup(&lookup).is_ok());
+        assert!(InspectConfig::from_lookup(&lookup).is_ok());
+        assert!(OperateConfig::from_lookup(&lookup).is_ok());
+    }
+
+    #[test]
+    fn names_every_variable_that_is_wrong() {
+        let none = |_: &str| None;
+        let error = DispatchConfig::from_lookup(&none).expect_err("nothing is set");
+        for name in ["STAGE", "LEDGER_TABLE", "CONTROL_TABLE", "QUEUE_URL", "DEAD_LETTER_QUEUE_URL", "HORIZON_SECONDS"] {
+            assert!(error.0.iter().any(|line| line.starts_with(name)), "{name}: {error}");
+        }
+        let odd = |name: &str| match name {
+            "HORIZON_SECONDS" => Some("soon".to_owned()),
+            "SAFETY_MARGIN_SECONDS" => Some("0".to_owned()),
+            other => lookup(other),
+        };
+        let error = DispatchConfig::from_lookup(&odd).expect_err("two are wrong");
+        assert_eq!(error.0.len(), 2, "{error}");
+    }
+
+    #[test]
+    fn a_production_stage_refuses_local_endpoints() {
+        let prod = |name: &str| if name == "STAGE" { Some("prod".to_owned()) } else { lookup(name) };
+        let error = DeliverConfig::from_lookup(&prod).expect_err("refused");
+        assert!(error.to_string().contains("ALLOW_LOCAL_ENDPOINTS"), "{error}");
+    }
+}

@@ -3,6 +3,7 @@
 //! Each module is an adapter of one port of `punctual_core::ports`, or one concern of a running function. I decide
 //! nothing about deliveries: guards and transitions come from the core and are only translated here.
 
+pub mod aws;
 pub mod clock;
 pub mod config;
 pub mod dynamodb;

@@ -113,6 +113,17 @@ pub struct Pause {
     pub why: String,
 }
 
+/// Who changed a destination last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// When.
+    pub at: Timestamp,
+    /// Who says to have done it.
+    pub by: String,
+    /// Why.
+    pub why: String,
+}
+
 /// A registered destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Destination {
@@ -123,6 +134,8 @@ pub struct Destination {
     /// The pause, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
+    /// The last change.
+    pub changed: Change,
 }
 
 /// What a stage allows destinations.

@@ -185,6 +185,15 @@ fn length_prefixed(hash: &mut Sha256, part: &[u8]) {
     hash.update(part);
 }
 
+impl Correlation {
+    /// The short token of an invocation: the first eight letters or digits of its request id.
+    #[must_use]
+    pub fn of_request(request_id: &str) -> Self {
+        let short: String = request_id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+        Self(if short.is_empty() { "unknown".to_owned() } else { short })
+    }
+}
+
 impl From<&DeliveryId> for IdempotencyKey {
     fn from(id: &DeliveryId) -> Self {
         Self(id.0.clone())

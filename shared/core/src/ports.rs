@@ -208,6 +208,8 @@ pub trait Time: Send + Sync {
     fn time_left(&self) -> Duration;
     /// Waits until the instant has surely come, narrowing the estimate on the way.
     fn wait_until(&self, at: Timestamp) -> impl Future<Output = Result<Now, ClockError>> + Send;
+    /// Lets this much time pass.
+    fn pause(&self, how_long: Duration) -> impl Future<Output = ()> + Send;
     /// A random number in `[0, 1)`.
     fn random(&self) -> f64;
     /// A text that no other claim has.

@@ -37,14 +37,15 @@ impl Transition {
     /// Whether the guard still holds for the row as it is now.
     #[must_use]
     pub fn admits(&self, current: &Delivery) -> bool {
-        current.version == self.before.version && current.late_success == self.before.late_success
+        current.version == self.before.version && current.late_success == self.before.late_success && !self.is_mine(current)
     }
 
-    /// Whether a refusing row is in truth the result of this very write, whose answer was lost on the wire.
+    /// Whether a refusing row is in truth the result of this very write, whose answer was lost on the wire. Its line of
+    /// history tells: a freeze and a late answer change no version.
     #[must_use]
     pub fn is_mine(&self, current: &Delivery) -> bool {
         current.version == self.after.version
-            && self.after.version != self.before.version
+            && self.after.history.len() > self.before.history.len()
             && self.after.history.last().is_some_and(|entry| current.history.contains(entry))
     }
 }

@@ -1,1 +1,35 @@
-//! I am not written yet.
+//! I am the ledger and the control table on DynamoDB.
+//!
+//! I decide nothing: a guard of the core becomes a condition expression, a transition becomes the smallest update
+//! expression, and a row becomes attributes that a person can read in the console. I know attribute names; nobody
+//! else does. I do not know the time: a caller puts its clock on the client that it hands over.
+//!
+//! Ledger table: partition key `delivery_id`, sort key `item`.
+//!
+//! | `item` | what it is |
+//! |---|---|
+//! | `delivery` | the hot row; or, under the derived id of a migrated reminder, an alias with `migrated_to` only |
+//! | `payload#<content>` | what a row with this content sends; never changed |
+//! | `lock` | under `key.<idempotency key>`: `holder`, the migrated delivery that has this key |
+//!
+//! Control table: partition key `kind` (`destination`, `settings`, `cursor`), sort key `id`.
+
+mod batch;
+mod control;
+mod create;
+mod diff;
+mod error;
+mod expression;
+mod guard;
+mod item;
+mod ledger;
+mod meter;
+mod names;
+mod payload;
+mod query;
+pub mod row;
+mod wake;
+
+pub use control::DynamoControl;
+pub use ledger::DynamoLedger;
+pub use meter::{Meter, Usage};

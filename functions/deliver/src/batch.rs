@@ -1,0 +1,128 @@
+//! I take a batch: every record on its own, and a response that names exactly those that must be seen again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+use futures::future::join_all;
+use punctual_core::destination::Destination;
+use punctual_core::id::DestinationId;
+use punctual_core::message::{Message, MessageError};
+use punctual_core::ports::{Control, DeadLetters, Ledger, Queue, Secrets, Time, Webhook};
+use punctual_core::settings::Settings;
+use punctual_core::time::Timestamp;
+use punctual_flows::chain;
+use punctual_flows::release::invisible_seconds;
+
+use crate::tally::Tally;
+use crate::{Deliver, Disposition};
+
+/// A message that failed for a passing reason is seen again after this.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
+/// The longest visibility that a received message is given here.
+const MAX_HIDE_SECONDS: u64 = 900;
+
+/// What all records of a batch share.
+#[derive(Debug)]
+pub struct Known {
+    /// The destinations that the messages name, as of now.
+    pub destinations: BTreeMap<DestinationId, Destination>,
+    /// The switches, as of now.
+    pub settings: Settings,
+}
+
+/// One received message.
+#[derive(Debug)]
+pub struct Record<'a> {
+    /// Its text.
+    pub body: &'a str,
+    /// What it says, if it can be read.
+    pub message: Result<Message, MessageError>,
+    /// How often it was received; approximate.
+    pub receive_count: u32,
+    /// When it was first received; approximate.
+    pub first_received: Option<Timestamp>,
+}
+
+impl<'a> Record<'a> {
+    fn of(message: &'a SqsMessage) -> Self {
+        let body = message.body.as_deref().unwrap_or_default();
+        let number = |name: &str| message.attributes.get(name).and_then(|text| text.parse::<i64>().ok());
+        Self {
+            body,
+            message: Message::parse(body),
+            receive_count: number("ApproximateReceiveCount").and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
+            first_received: number("ApproximateFirstReceiveTimestamp").map(Timestamp::from_millis),
+        }
+    }
+}
+
+impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T: Time> Deliver<'_, L, C, Q, D, S, W, T> {
+    /// Handles a batch. Never fails as a whole: what could not be done is named in the response.
+    pub async fn handle(&self, event: &SqsEvent) -> (SqsBatchResponse, Tally) {
+        let records: Vec<Record<'_>> = event.records.iter().map(Record::of).collect();
+        let ids: Vec<DestinationId> =
+            records.iter().filter_map(|r| r.message.as_ref().ok()).map(|m| m.destination_id.clone()).collect();
+        let mut tally = Tally { received: records.len(), ..Tally::default() };
+        let dispositions = match self.control.lookup(&ids).await {
+            Ok((destinations, settings)) => {
+                let destinations = destinations.into_iter().map(|d| (d.spec.id.clone(), d)).collect();
+                let known = Known { destinations, settings };
+                let done = join_all(records.iter().map(|record| self.record(record, &known))).await;
+                done.into_iter()
+                    .map(|(disposition, part)| {
+                        tally.add(&part);
+                        disposition
+                    })
+                    .collect()
+            }
+            Err(error) => {
+                tracing::error!(by = %self.by, error = %chain(&error), "the control table cannot be read; the batch is seen again");
+                tally.failed += records.len();
+                vec![Disposition::HideFor(TRY_AGAIN); records.len()]
+            }
+        };
+        (self.respond(event, &dispositions).await, tally)
+    }
+
+    async fn record(&self, record: &Record<'_>, known: &Known) -> (Disposition, Tally) {
+        let mut tally = Tally::default();
+        let disposition = match self.process(record, known, &mut tally).await {
+            Ok(disposition) => disposition,
+            Err(error) => {
+                tally.failed += 1;
+                let id = record.message.as_ref().map_or("unreadable", |m| m.delivery_id.as_str());
+                tracing::error!(by = %self.by, delivery_id = id, error = %chain(&error), "a record is seen again");
+                Disposition::HideFor(TRY_AGAIN)
+            }
+        };
+        (disposition, tally)
+    }
+
+    /// Hides what must be seen again until it is due, then names it. A failed hide is no error: the row's own time
+    /// protects it. An item without an id can't be named, and naming it would fail the whole batch.
+    async fn respond(&self, event: &SqsEvent, dispositions: &[Disposition]) -> SqsBatchResponse {
+        let mut response = SqsBatchResponse::default();
+        let mut hides = Vec::new();
+        for (message, disposition) in event.records.iter().zip(dispositions) {
+            let seconds = match (disposition, self.time.now()) {
+                (Disposition::Acknowledge, _) => continue,
+                (Disposition::HideFor(wait), _) => wait.as_secs(),
+                (Disposition::HideUntil(at), Ok(now)) => invisible_seconds(*at, now),
+                (Disposition::HideUntil(_), Err(_)) => TRY_AGAIN.as_secs(),
+            };
+            match message.message_id.as_deref() {
+                Some(id) if !id.is_empty() => response.add_failure(id),
+                _ => tracing::error!(by = %self.by, "a message without an id cannot be reported; rescue publishes it again"),
+            }
+            if let Some(receipt) = message.receipt_handle.as_deref() {
+                hides.push((receipt, u32::try_from(seconds.min(MAX_HIDE_SECONDS)).unwrap_or(0)));
+            }
+        }
+        let results = join_all(hides.iter().map(|(receipt, seconds)| self.queue.hide(receipt, *seconds))).await;
+        for error in results.into_iter().filter_map(Result::err) {
+            tracing::warn!(by = %self.by, error = %chain(&error), "a message could not be hidden; the row's own time protects it");
+        }
+        response
+    }
+}

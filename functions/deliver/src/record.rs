@@ -1,0 +1,252 @@
+//! I take one record from its text to a claimed row, in the order of cost: what can be decided without a write first.
+
+use std::time::Duration;
+
+use punctual_core::acquire::{Acquire, Claimer, can_start};
+use punctual_core::clock::Now;
+use punctual_core::dead_letter::DeadLetter;
+use punctual_core::decide::{ForDeliver, for_deliver};
+use punctual_core::delivery::Delivery;
+use punctual_core::destination::{Destination, OnUnknown};
+use punctual_core::id::{DeliveryId, Owner};
+use punctual_core::message::Message;
+use punctual_core::ports::{Acquired, Control, DeadLetters, Ledger, PortError, Queue, Secrets, Time, Webhook, Written};
+use punctual_core::reason::Reason;
+use punctual_core::state::State;
+use punctual_core::time::Timestamp;
+use punctual_core::transition::{self, QUEUE_REACH, Terms};
+use punctual_flows::bury::bury;
+use punctual_flows::{FlowError, stamp};
+
+use crate::batch::{Known, Record};
+use crate::tally::Tally;
+use crate::{CLOCK_BOUND, Deliver, Disposition, MAX_WAIT, RESERVE};
+
+/// A row is decided at most so often for one record: each step writes or waits, so a longer chain is a race to retry.
+const MOST_STEPS: usize = 8;
+/// SQS lets a message be hidden for 12 hours from its first receive in all; this much of it is left unused.
+const CEILING_SLACK: Duration = Duration::from_secs(600);
+const CEILING: Duration = Duration::from_secs(43_200);
+/// Past this many receives a message has served: its row goes back to the ledger. Half of the queue's backstop.
+const MOST_RECEIVES: u32 = 500;
+
+impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T: Time> Deliver<'_, L, C, Q, D, S, W, T> {
+    /// Handles one record.
+    ///
+    /// # Errors
+    /// [`FlowError`] for a passing fault: the message is seen again, and the row is as the ledger has it.
+    pub async fn process(&self, record: &Record<'_>, known: &Known, tally: &mut Tally) -> Result<Disposition, FlowError> {
+        let message = match &record.message {
+            Ok(message) => message,
+            Err(error) => {
+                tally.malformed += 1;
+                tracing::warn!(by = %self.by, reason = %error.reason(), error = %error, "a message cannot be read");
+                self.dead_letters.send(&DeadLetter::unreadable(record.body, error.reason())).await?;
+                return Ok(Disposition::Acknowledge);
+            }
+        };
+        let Some(destination) = known.destinations.get(&message.destination_id) else {
+            return self.without_destination(message, record, tally).await;
+        };
+        let margin = destination.margin(self.margin);
+        let now = self.time.now()?;
+        let hint_is_good =
+            record.receive_count <= 1 && destination.paused.is_none() && can_start(message.deliver_by, margin, now);
+        let row = if hint_is_good {
+            // The first receive of a message: one conditional write claims the row and loads it.
+            let now = match self.wait_for(message.not_before, now).await? {
+                Ok(now) => now,
+                Err(later) => {
+                    tally.waiting += 1;
+                    return Ok(later);
+                }
+            };
+            if !self.fits(destination) {
+                tally.waiting += 1;
+                return Ok(Disposition::HideFor(Duration::ZERO));
+            }
+            let acquire = Acquire::for_deliver(message.delivery_id.clone(), message.attempt, self.claimer(now)?, now, margin);
+            match self.ledger.acquire(&acquire).await? {
+                Acquired::Won(row) => {
+                    return self.attempt(*row, destination, &self.terms(destination, record, known, now), tally).await;
+                }
+                Acquired::Refused(row) => Some(*row),
+                Acquired::Absent => None,
+            }
+        } else {
+            self.read(&message.delivery_id).await?
+        };
+        match row {
+            Some(row) if row.destination == message.destination_id => self.settle(row, destination, record, known, tally).await,
+            Some(row) => self.elsewhere(row, record, known, tally).await,
+            None => self.unknown(record, tally).await,
+        }
+    }
+
+    /// Decides on a row that was read, writes, and decides again until the message has its end.
+    async fn settle(
+        &self,
+        mut row: Delivery,
+        destination: &Destination,
+        record: &Record<'_>,
+        known: &Known,
+        tally: &mut Tally,
+    ) -> Result<Disposition, FlowError> {
+        let margin = destination.margin(self.margin);
+        for _ in 0..MOST_STEPS {
+            let now = self.time.now()?;
+            let terms = self.terms(destination, record, known, now);
+            let decision = for_deliver(&row, now, margin, destination.paused.is_some(), destination.spec.retry.attempts);
+            let transition = match decision {
+                ForDeliver::Suppress => {
+                    tally.suppressed += 1;
+                    return Ok(Disposition::Acknowledge);
+                }
+                ForDeliver::Stale => {
+                    tally.stale += 1;
+                    return Ok(Disposition::Acknowledge);
+                }
+                ForDeliver::Bury => {
+                    bury(self.ledger, self.dead_letters, self.time, row, &self.by).await?;
+                    return Ok(Disposition::Acknowledge);
+                }
+                ForDeliver::Wait(at) if row.state == State::Delivering => {
+                    tally.waiting += 1;
+                    return Ok(Disposition::HideUntil(at));
+                }
+                ForDeliver::Wait(at) => match self.wait_for(at, now).await? {
+                    Ok(_) => continue,
+                    Err(later) => {
+                        tally.waiting += 1;
+                        return Ok(later);
+                    }
+                },
+                ForDeliver::Claim if !self.fits(destination) => {
+                    tally.waiting += 1;
+                    return Ok(Disposition::HideFor(Duration::ZERO));
+                }
+                ForDeliver::Claim => transition::deliver_claimed(&row, self.claimer(now)?, &stamp(self.time, &self.by)?),
+                ForDeliver::Return(reason) => transition::returned(&row, reason, margin, &stamp(self.time, &self.by)?),
+                ForDeliver::CloseUnknown => transition::closed_as_unknown(&row, &terms, &stamp(self.time, &self.by)?),
+                ForDeliver::Expire => transition::expired(&row, &stamp(self.time, &self.by)?),
+                ForDeliver::Exhausted => {
+                    transition::dead_without_attempt(&row, Reason::AttemptsExhausted, &stamp(self.time, &self.by)?)
+                }
+            };
+            let Ok(transition) = transition else { return Ok(Disposition::HideFor(Duration::ZERO)) };
+            match self.ledger.write(&transition).await? {
+                Written::Absent => return self.unknown(record, tally).await,
+                Written::Conflict(current) => row = *current,
+                Written::Done => {
+                    row = transition.after;
+                    match decision {
+                        ForDeliver::Claim => return self.attempt(row, destination, &terms, tally).await,
+                        ForDeliver::CloseUnknown => tally.closed_unknown += 1,
+                        ForDeliver::Return(_) => tally.returned += 1,
+                        ForDeliver::Expire => tally.expired += 1,
+                        ForDeliver::Exhausted => tally.dead += 1,
+                        _ => {}
+                    }
+                }
+            }
+        }
+        Ok(Disposition::HideFor(Duration::ZERO))
+    }
+
+    /// Waits in this process for an instant that is near; a message for a later one goes back into hiding.
+    async fn wait_for(&self, at: Timestamp, now: Now) -> Result<Result<Now, Disposition>, FlowError> {
+        if now.reached(at) {
+            return Ok(Ok(now));
+        }
+        let wait = at.since(now.lo);
+        if wait > MAX_WAIT || self.time.time_left() < wait + RESERVE {
+            return Ok(Err(Disposition::HideUntil(at)));
+        }
+        Ok(Ok(self.time.wait_until(at).await?))
+    }
+
+    /// Whether a whole call of this destination still fits into this invocation.
+    fn fits(&self, destination: &Destination) -> bool {
+        self.time.time_left() >= destination.total_timeout() + RESERVE
+    }
+
+    /// A lease that ends no earlier than this invocation can: an ended lease proves that its holder is gone.
+    fn claimer(&self, now: Now) -> Result<Claimer, FlowError> {
+        let owner = Owner::new(self.time.unique())
+            .map_err(|e| PortError::Corrupt { item: "lease owner".into(), problem: e.to_string() })?;
+        Ok(Claimer { owner, by: self.by.clone(), until: now.hi.plus(self.time.time_left() + CLOCK_BOUND) })
+    }
+
+    fn terms<'t>(&self, destination: &'t Destination, record: &Record<'_>, known: &Known, now: Now) -> Terms<'t> {
+        let used = record.first_received.map_or(Duration::ZERO, |first| now.hi.since(first));
+        let left = CEILING.saturating_sub(CEILING_SLACK).saturating_sub(used);
+        let queue_reach = if record.receive_count > MOST_RECEIVES { Duration::ZERO } else { QUEUE_REACH.min(left) };
+        Terms {
+            policy: &destination.spec.retry,
+            destination_version: destination.version,
+            review_unknown: destination.spec.on_unknown == OnUnknown::Review,
+            margin: destination.margin(self.margin),
+            retry_mode: known.settings.retry_mode,
+            queue_reach,
+            handoff_threshold: self.handoff_threshold,
+        }
+    }
+
+    async fn read(&self, id: &DeliveryId) -> Result<Option<Delivery>, FlowError> {
+        Ok(self.ledger.read(std::slice::from_ref(id)).await?.into_iter().next())
+    }
+
+    /// The ledger has no such delivery: a person must see the message.
+    async fn unknown(&self, record: &Record<'_>, tally: &mut Tally) -> Result<Disposition, FlowError> {
+        tally.malformed += 1;
+        tracing::warn!(by = %self.by, reason = %Reason::UnknownDelivery, "a message names a delivery that the ledger does not have");
+        self.dead_letters.send(&DeadLetter::unreadable(record.body, Reason::UnknownDelivery)).await?;
+        Ok(Disposition::Acknowledge)
+    }
+
+    /// The message names a destination that is not registered: the row decides.
+    async fn without_destination(
+        &self,
+        message: &Message,
+        record: &Record<'_>,
+        tally: &mut Tally,
+    ) -> Result<Disposition, FlowError> {
+        let Some(row) = self.read(&message.delivery_id).await? else { return self.unknown(record, tally).await };
+        self.elsewhere_or_dead(row, record, tally).await
+    }
+
+    /// The row goes to another destination than its message says.
+    async fn elsewhere(
+        &self,
+        row: Delivery,
+        record: &Record<'_>,
+        known: &Known,
+        tally: &mut Tally,
+    ) -> Result<Disposition, FlowError> {
+        if let Some(destination) = known.destinations.get(&row.destination) {
+            return self.settle(row, destination, record, known, tally).await;
+        }
+        self.elsewhere_or_dead(row, record, tally).await
+    }
+
+    async fn elsewhere_or_dead(&self, row: Delivery, record: &Record<'_>, tally: &mut Tally) -> Result<Disposition, FlowError> {
+        let (destinations, settings) = self.control.lookup(std::slice::from_ref(&row.destination)).await?;
+        if let Some(destination) = destinations.into_iter().next() {
+            let known = Known { destinations: std::collections::BTreeMap::new(), settings };
+            return self.settle(row, &destination, record, &known, tally).await;
+        }
+        let Ok(dead) = transition::dead_without_attempt(&row, Reason::UnknownDestination, &stamp(self.time, &self.by)?) else {
+            // Terminal, dead already, or an attempt is in flight: nothing to do for this message now.
+            let end = row.lease_end().filter(|_| row.state == State::Delivering);
+            return Ok(end.map_or(Disposition::Acknowledge, Disposition::HideUntil));
+        };
+        match self.ledger.write(&dead).await? {
+            Written::Done => {
+                tally.dead += 1;
+                bury(self.ledger, self.dead_letters, self.time, dead.after, &self.by).await?;
+                Ok(Disposition::Acknowledge)
+            }
+            Written::Conflict(_) | Written::Absent => Ok(Disposition::HideFor(Duration::ZERO)),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! I count what happened in a batch; the counts become metrics.
+
+use punctual_adapters::telemetry::metric;
+use serde::Serialize;
+
+/// Counts of one record or of a whole batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Records received.
+    pub received: usize,
+    /// Calls made.
+    pub called: usize,
+    /// 2xx recorded.
+    pub delivered: usize,
+    /// Failed attempts that will be repeated.
+    pub deferred: usize,
+    /// Rows that became dead.
+    pub dead: usize,
+    /// Rows that became expired.
+    pub expired: usize,
+    /// Messages of rows that need no call.
+    pub suppressed: usize,
+    /// Messages whose row is in the ledger.
+    pub stale: usize,
+    /// Rows that went back to the ledger.
+    pub returned: usize,
+    /// Messages that wait: not due, or an attempt is in flight.
+    pub waiting: usize,
+    /// Attempts whose lease had ended without an outcome.
+    pub closed_unknown: usize,
+    /// Outcomes that came after their lease had ended.
+    pub late: usize,
+    /// Messages that could not be read.
+    pub malformed: usize,
+    /// Attempts not made for want of a signing secret.
+    pub secret_unavailable: usize,
+    /// Records that failed for a passing reason.
+    pub failed: usize,
+}
+
+impl Tally {
+    /// Adds another tally.
+    pub fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.called += other.called;
+        self.delivered += other.delivered;
+        self.deferred += other.deferred;
+        self.dead += other.dead;
+        self.expired += other.expired;
+        self.suppressed += other.suppressed;
+        self.stale += other.stale;
+        self.returned += other.returned;
+        self.waiting += other.waiting;
+        self.closed_unknown += other.closed_unknown;
+        self.late += other.late;
+        self.malformed += other.malformed;
+        self.secret_unavailable += other.secret_unavailable;
+        self.failed += other.failed;
+    }
+
+    /// The metrics of a batch: every name in [`metric::OF_DELIVER`].
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+    pub fn metrics(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            (metric::DELIVERED, self.delivered as f64),
+            (metric::DEFERRED, self.deferred as f64),
+            (metric::DEAD, self.dead as f64),
+            (metric::EXPIRED, self.expired as f64),
+            (metric::SUPPRESSED, self.suppressed as f64),
+            (metric::SECRET_UNAVAILABLE, self.secret_unavailable as f64),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn emits_every_metric_of_deliver() {
+        let names: Vec<&str> = Tally::default().metrics().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, metric::OF_DELIVER);
+    }
+}

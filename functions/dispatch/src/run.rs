@@ -1,0 +1,292 @@
+//! I am one run of dispatch, in the order of its steps.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use punctual_core::admission::{Candidate, budget, nearest_deadline_first};
+use punctual_core::clock::Now;
+use punctual_core::delivery::{Delivery, Lane};
+use punctual_core::destination::Destination;
+use punctual_core::id::{Correlation, DeliveryId};
+use punctual_core::ports::{Acquired, Control, Cursor, DeadLetters, Ledger, Queue, Time, WakeQuery};
+use punctual_flows::release::{CHUNK, CONCURRENCY, Releaser, Rules};
+use punctual_flows::{FlowError, chain};
+
+use crate::scan::scan;
+use crate::settle::Settler;
+use crate::summary::Summary;
+
+/// A run stops taking new work when less than this is left of its invocation.
+const RESERVE: Duration = Duration::from_secs(12);
+/// The least that an incomplete scan admits for: one tick.
+const TICK: Duration = Duration::from_secs(60);
+/// The most rows that a run rescues for one destination.
+const RESCUE_CAP: usize = 500;
+/// How many destinations are worked on at once.
+const DESTINATIONS_AT_ONCE: usize = 4;
+/// How many entries of a paused lane are looked through in one run.
+const PAUSED_PAGE: u32 = 1_000;
+
+/// Dispatch with its ports.
+#[derive(Debug)]
+pub struct Dispatch<'a, L, C, Q, D, T> {
+    /// The ledger.
+    pub ledger: &'a L,
+    /// The control table.
+    pub control: &'a C,
+    /// The queue.
+    pub queue: &'a Q,
+    /// The dead-letter queue.
+    pub dead_letters: &'a D,
+    /// The database's time and this invocation's end.
+    pub time: &'a T,
+    /// How far ahead and how long a lease.
+    pub rules: Rules,
+    /// The stage's safety margin.
+    pub margin: Duration,
+    /// When a message counts as overdue.
+    pub handoff_threshold: Duration,
+    /// Joins history and logs.
+    pub by: Correlation,
+}
+
+impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C, Q, D, T> {
+    /// Runs once.
+    ///
+    /// # Errors
+    /// [`FlowError`] if the destinations cannot be read or the database's time is not known well enough. A destination
+    /// that fails is counted and logged, and stops no other.
+    pub async fn run(&self) -> Result<Summary, FlowError> {
+        let destinations = self.control.destinations().await?;
+        let cursors = self.control.cursors().await?;
+        let now = self.time.now()?;
+        let (paused, mut active): (Vec<Destination>, Vec<Destination>) =
+            destinations.into_iter().partition(|d| d.paused.is_some());
+        // Each run begins with another destination, so that a run that stops early starves none for ever.
+        let turn = usize::try_from(now.lo.as_seconds() / 60).unwrap_or(0) % active.len().max(1);
+        active.rotate_left(turn);
+
+        let mut summary = Summary::default();
+        for (destinations, is_active) in [(&active, true), (&paused, false)] {
+            let parts: Vec<Summary> = futures::stream::iter(destinations)
+                .map(|destination| self.destination(destination, &cursors, is_active))
+                .buffer_unordered(DESTINATIONS_AT_ONCE)
+                .collect()
+                .await;
+            parts.iter().for_each(|part| summary.add(part));
+        }
+        match self.ledger.count_reachable_dead(self.time.now()?.hi).await {
+            Ok(count) => summary.dead_reachable = count,
+            Err(error) => {
+                summary.failed += 1;
+                tracing::error!(error = %chain(&error), "dead work could not be counted");
+            }
+        }
+        Ok(summary)
+    }
+
+    async fn destination(&self, destination: &Destination, cursors: &[(Lane, Cursor)], active: bool) -> Summary {
+        let mut summary = Summary::default();
+        if self.out_of_time() {
+            summary.stopped_early = true;
+            return summary;
+        }
+        let done = if active {
+            self.release(destination, cursors, &mut summary).await
+        } else {
+            self.sweep_paused(destination, cursors, &mut summary).await
+        };
+        if let Err(error) = done {
+            summary.failed += 1;
+            tracing::error!(destination_id = %destination.spec.id, error = %chain(&error), "a destination could not be finished in this run");
+        }
+        summary
+    }
+
+    fn out_of_time(&self) -> bool {
+        self.time.time_left() < RESERVE
+    }
+
+    fn releaser(&self) -> Releaser<'_, L, Q, T> {
+        Releaser { ledger: self.ledger, queue: self.queue, time: self.time, rules: self.rules, by: self.by.clone() }
+    }
+
+    /// Releases what an active destination can take, after looking at every row whose hold has ended.
+    async fn release(
+        &self,
+        destination: &Destination,
+        cursors: &[(Lane, Cursor)],
+        summary: &mut Summary,
+    ) -> Result<(), FlowError> {
+        let now = self.time.now()?;
+        let until = now.lo.plus(self.rules.horizon);
+        let scan = scan(self.ledger, self.control, destination, cursors, until, now, summary).await?;
+        note_overdue(&scan.fresh, now, summary);
+        summary.outstanding += scan.outstanding;
+
+        let releaser = self.releaser();
+        let settler = Settler {
+            releaser: &releaser,
+            dead_letters: self.dead_letters,
+            handoff_threshold: self.handoff_threshold,
+            margin: destination.margin(self.margin),
+            destination,
+            may_claim: true,
+        };
+        self.look_at(&settler, &scan.ended, summary).await?;
+
+        let most = budget(destination.capacity(), self.rules.horizon, TICK, summary.outstanding, scan.complete);
+        let waiting = scan.fresh.len();
+        let admitted = nearest_deadline_first(scan.fresh, most);
+        summary.left += waiting - admitted.len();
+        let ids: Vec<DeliveryId> = admitted.into_iter().map(|c| c.id).collect();
+        for (i, chunk) in ids.chunks(CHUNK).enumerate() {
+            if self.out_of_time() {
+                summary.left += ids.len() - i * CHUNK;
+                summary.stopped_early = true;
+                break;
+            }
+            self.claim_and_publish(&settler, chunk, summary).await?;
+        }
+        Ok(())
+    }
+
+    /// Claims rows without having read them; what a guard refuses is settled by what the refusal showed.
+    async fn claim_and_publish(
+        &self,
+        settler: &Settler<'_, L, Q, D, T>,
+        ids: &[DeliveryId],
+        summary: &mut Summary,
+    ) -> Result<(), FlowError> {
+        let claims: Vec<Result<Acquired, FlowError>> = futures::stream::iter(ids)
+            .map(|id| settler.releaser.claim(id, settler.margin))
+            .buffer_unordered(CONCURRENCY)
+            .collect()
+            .await;
+        let mut rows = Vec::new();
+        let mut refused = Vec::new();
+        let mut clock = None;
+        for claim in claims {
+            match claim {
+                Ok(Acquired::Won(row)) => rows.push(*row),
+                Ok(Acquired::Refused(row)) => refused.push(*row),
+                Ok(Acquired::Absent) => {}
+                Err(error @ FlowError::Clock(_)) => clock = Some(error),
+                Err(error) => {
+                    summary.failed += 1;
+                    tracing::warn!(error = %chain(&error), "a claim failed; the next run tries it again");
+                }
+            }
+        }
+        summary.released.claimed += rows.len();
+        for row in refused {
+            // Another run or a delivery was faster, or the row is held, expired, dead: the row itself says which.
+            summary.released.lost_races += usize::from(row.lease_may_be_live(self.time.now()?));
+            if let Some(row) = settler.settle(row, summary).await? {
+                rows.push(row);
+            }
+        }
+        if let Some(error) = clock {
+            return Err(error);
+        }
+        summary.released.add(settler.releaser.publish(rows, settler.margin).await?);
+        Ok(())
+    }
+
+    /// Reads rows whose hold has ended, and settles each.
+    async fn look_at(
+        &self,
+        settler: &Settler<'_, L, Q, D, T>,
+        candidates: &[Candidate],
+        summary: &mut Summary,
+    ) -> Result<(), FlowError> {
+        let mut rescued = 0_usize;
+        for chunk in candidates.chunks(CHUNK) {
+            if self.out_of_time() || rescued >= RESCUE_CAP {
+                summary.stopped_early = true;
+                return Ok(());
+            }
+            let ids: Vec<DeliveryId> = chunk.iter().map(|c| c.id.clone()).collect();
+            let rows = self.ledger.read(&ids).await?;
+            let settled = self.settle_all(settler, rows, summary).await?;
+            rescued += settled.len();
+            summary.released.add(settler.releaser.publish(settled, settler.margin).await?);
+        }
+        Ok(())
+    }
+
+    async fn settle_all(
+        &self,
+        settler: &Settler<'_, L, Q, D, T>,
+        rows: Vec<Delivery>,
+        summary: &mut Summary,
+    ) -> Result<Vec<Delivery>, FlowError> {
+        let results: Vec<(Summary, Result<Option<Delivery>, FlowError>)> = futures::stream::iter(rows)
+            .map(|row| async move {
+                let mut part = Summary::default();
+                let result = settler.settle(row, &mut part).await;
+                (part, result)
+            })
+            .buffer_unordered(CONCURRENCY)
+            .collect()
+            .await;
+        let mut claimed = Vec::new();
+        for (part, result) in results {
+            summary.add(&part);
+            match result {
+                Ok(row) => claimed.extend(row),
+                Err(error) => {
+                    summary.failed += 1;
+                    tracing::warn!(error = %chain(&error), "a row could not be settled; the next run tries it again");
+                }
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// A paused destination is not read for what is due; one page of each lane is looked through for deadlines.
+    async fn sweep_paused(
+        &self,
+        destination: &Destination,
+        cursors: &[(Lane, Cursor)],
+        summary: &mut Summary,
+    ) -> Result<(), FlowError> {
+        let releaser = self.releaser();
+        let margin = destination.margin(self.margin);
+        let settler = Settler {
+            releaser: &releaser,
+            dead_letters: self.dead_letters,
+            handoff_threshold: self.handoff_threshold,
+            margin,
+            destination,
+            may_claim: false,
+        };
+        for lane in destination.lanes() {
+            let now = self.time.now()?;
+            let start = cursors.iter().find(|(at, _)| *at == lane).map(|(_, cursor)| cursor.clone());
+            let began = start.clone();
+            let query = WakeQuery {
+                lane: lane.clone(),
+                until: now.lo,
+                deadline_by: Some(now.hi.plus(margin)),
+                start,
+                limit: PAUSED_PAGE,
+            };
+            let page = self.ledger.wake(&query).await?;
+            summary.pages += 1;
+            summary.read_units += page.read_units;
+            summary.seen += page.candidates.len();
+            self.look_at(&settler, &page.candidates, summary).await?;
+            if began != page.next {
+                self.control.keep_cursor(&lane, page.next.as_ref()).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long the oldest row that nobody holds has been due.
+fn note_overdue(fresh: &[Candidate], now: Now, summary: &mut Summary) {
+    let oldest = fresh.iter().map(|c| now.lo.since(c.wake_at).as_secs()).max().unwrap_or(0);
+    summary.oldest_overdue_seconds = summary.oldest_overdue_seconds.max(oldest);
+}

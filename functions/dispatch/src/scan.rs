@@ -1,0 +1,78 @@
+//! I read a destination's part of the wake index: what may be due, what is in flight, what must be looked at.
+//!
+//! Entries are hints. I claim nothing.
+
+use punctual_core::admission::Candidate;
+use punctual_core::clock::Now;
+use punctual_core::delivery::Lane;
+use punctual_core::destination::Destination;
+use punctual_core::ports::{Control, Cursor, Ledger, PortError, WakeQuery};
+use punctual_core::time::Timestamp;
+
+use crate::summary::Summary;
+
+/// The most entries of one page.
+const PAGE: u32 = 250;
+
+/// What a destination's lanes hold.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Nobody holds these, as far as the index knows.
+    pub fresh: Vec<Candidate>,
+    /// Their hold has ended: read them before deciding.
+    pub ended: Vec<Candidate>,
+    /// Held and in order.
+    pub outstanding: usize,
+    /// Whether everything up to the horizon was read.
+    pub complete: bool,
+}
+
+/// Reads all lanes of a destination up to `until`, at most what can be in flight twice over, each lane from where the
+/// last run stopped early.
+///
+/// # Errors
+/// [`PortError`] if the index cannot be read; the cursors stay as they were.
+pub async fn scan<L: Ledger, C: Control>(
+    ledger: &L,
+    control: &C,
+    destination: &Destination,
+    cursors: &[(Lane, Cursor)],
+    until: Timestamp,
+    now: Now,
+    summary: &mut Summary,
+) -> Result<Scan, PortError> {
+    let mut scan = Scan { complete: true, ..Scan::default() };
+    let most = usize::try_from(destination.spec.max_in_flight).unwrap_or(usize::MAX).saturating_mul(2).saturating_add(500);
+    let per_lane = most.div_ceil(usize::from(destination.spec.shards.max(1)));
+    for lane in destination.lanes() {
+        let started = cursors.iter().find(|(at, _)| *at == lane).map(|(_, cursor)| cursor.clone());
+        let mut start = started.clone();
+        let mut read = 0_usize;
+        loop {
+            let limit = PAGE.min(u32::try_from(per_lane.saturating_sub(read)).unwrap_or(PAGE)).max(1);
+            let query = WakeQuery { lane: lane.clone(), until, deadline_by: None, start, limit };
+            let page = ledger.wake(&query).await?;
+            summary.pages += 1;
+            summary.read_units += page.read_units;
+            summary.seen += page.candidates.len();
+            read += page.candidates.len();
+            for candidate in page.candidates {
+                match candidate.held_until {
+                    None => scan.fresh.push(candidate),
+                    Some(end) if now.reached(end) => scan.ended.push(candidate),
+                    Some(_) => scan.outstanding += 1,
+                }
+            }
+            start = page.next;
+            if start.is_none() || read >= per_lane {
+                break;
+            }
+        }
+        // A scan that began at a cursor did not see the lane's head; one that stopped did not see its tail.
+        scan.complete &= started.is_none() && start.is_none();
+        if started != start {
+            control.keep_cursor(&lane, start.as_ref()).await?;
+        }
+    }
+    Ok(scan)
+}

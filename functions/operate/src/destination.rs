@@ -1,0 +1,97 @@
+//! I write destinations: register, replace, pause, resume. Each write is versioned and says who and why.
+
+use punctual_core::destination::{Change, Destination, FieldError, Pause, Spec};
+use punctual_core::id::DestinationId;
+use punctual_core::ports::{Control, Ledger, Stored, Time};
+use punctual_flows::FlowError;
+
+use crate::input::{OnDestination, PutDestination};
+use crate::{Operate, Response};
+
+impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
+    pub(crate) async fn put_destination(&self, input: PutDestination) -> Result<Response, FlowError> {
+        let Some(spec) = input.spec else { return Ok(Response::wrong("missing_field", "destination", "a destination")) };
+        let stored = self.stored(&spec.id).await?;
+        let mut problems: Vec<FieldError> = spec
+            .problems(self.rules)
+            .into_iter()
+            .map(|p| FieldError { field: format!("destination.{}", p.field), ..p })
+            .collect();
+        if let Some(stored) = &stored {
+            problems.extend(shrinks(&stored.spec, &spec));
+        }
+        if !problems.is_empty() {
+            return Ok(Response::refused(problems));
+        }
+        let version = stored.as_ref().map_or(0, |d| d.version);
+        if let Some(expected) = input.expected_version.filter(|expected| *expected != version) {
+            let message = format!("the stored version, {version}; got {expected}");
+            return Ok(Response::wrong("conflict", "expected_version", message));
+        }
+        let did = if version == 0 {
+            format!("registered destination {}", spec.id)
+        } else {
+            format!("replaced destination {}", spec.id)
+        };
+        let next = Destination {
+            spec,
+            version: version.saturating_add(1),
+            paused: stored.and_then(|d| d.paused),
+            changed: self.change(input.by, input.why)?,
+        };
+        self.store(next, did).await
+    }
+
+    pub(crate) async fn pause(&self, input: OnDestination) -> Result<Response, FlowError> {
+        let Some(stored) = self.stored(&input.destination_id).await? else { return Ok(unknown()) };
+        if let Some(pause) = &stored.paused {
+            return Ok(Response::done(
+                format!("nothing: {} was paused already by {} since {}", stored.spec.id, pause.by, pause.since),
+                stored.version,
+            ));
+        }
+        let changed = self.change(input.by.clone(), input.why.clone())?;
+        let paused = Some(Pause { since: changed.at, by: input.by, why: input.why });
+        let did =
+            format!("paused destination {}: nothing more is claimed for it; calls in flight end by themselves", stored.spec.id);
+        self.store(Destination { version: stored.version.saturating_add(1), paused, changed, ..stored }, did).await
+    }
+
+    pub(crate) async fn resume(&self, input: OnDestination) -> Result<Response, FlowError> {
+        let Some(stored) = self.stored(&input.destination_id).await? else { return Ok(unknown()) };
+        if stored.paused.is_none() {
+            return Ok(Response::done(format!("nothing: {} was not paused", stored.spec.id), stored.version));
+        }
+        let changed = self.change(input.by, input.why)?;
+        let did = format!("resumed destination {}: the next dispatch run claims what is due", stored.spec.id);
+        self.store(Destination { version: stored.version.saturating_add(1), paused: None, changed, ..stored }, did).await
+    }
+
+    async fn stored(&self, id: &DestinationId) -> Result<Option<Destination>, FlowError> {
+        Ok(self.control.lookup(std::slice::from_ref(id)).await?.0.into_iter().next())
+    }
+
+    fn change(&self, by: String, why: String) -> Result<Change, FlowError> {
+        Ok(Change { at: self.time.now()?.lo, by, why })
+    }
+
+    async fn store(&self, next: Destination, did: String) -> Result<Response, FlowError> {
+        match self.control.put_destination(&next, next.version.saturating_sub(1)).await? {
+            Stored::Done => Ok(Response::done(did, next.version)),
+            Stored::Conflict => {
+                Ok(Response::wrong("conflict", "destination_id", "somebody wrote it just now; look at it and send this again"))
+            }
+        }
+    }
+}
+
+fn unknown() -> Response {
+    Response::wrong("unknown_destination", "destination_id", "a registered destination")
+}
+
+/// Rows are spread over the lanes that existed when they were stored: lanes may only be added.
+fn shrinks(stored: &Spec, next: &Spec) -> Option<FieldError> {
+    (next.shards < stored.shards).then(|| {
+        FieldError::new("must_not_shrink", "destination.shards", format!("{} or more: rows live in those lanes", stored.shards))
+    })
+}

@@ -1,0 +1,193 @@
+//! I am the control table's port: destinations, the stage's switches, places in lanes.
+//!
+//! A person reads and, in an emergency, edits these rows in the console: a specification is its JSON text.
+
+use std::sync::Arc;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+use punctual_core::delivery::Lane;
+use punctual_core::destination::{Change, Destination, Pause, Spec};
+use punctual_core::id::{DeliveryId, DestinationId};
+use punctual_core::ports::{Control, Cursor, PortError, Stored};
+use punctual_core::settings::{RetryMode, Settings};
+use punctual_core::time::Timestamp;
+
+use super::batch::{Batch, distinct};
+use super::error::port_error;
+use super::expression::Placeholders;
+use super::item::{Item, Reader, number, text};
+use super::meter::{Kind, Meter, Metered};
+use super::{names, query};
+
+/// The control table on DynamoDB.
+#[derive(Debug, Clone)]
+pub struct DynamoControl {
+    client: Client,
+    table: String,
+    meter: Metered,
+}
+
+impl DynamoControl {
+    /// The control port on this table. Every call goes through this very client.
+    #[must_use]
+    pub fn new(client: Client, table: impl Into<String>) -> Self {
+        Self { client, table: table.into(), meter: Metered::default() }
+    }
+
+    /// The same, with every call's consumed capacity asked for and counted.
+    #[must_use]
+    pub fn with_meter(mut self, meter: Arc<Meter>) -> Self {
+        self.meter = Metered(Some(meter));
+        self
+    }
+
+    async fn all_of(&self, kind: &str, consistent: bool, what: &'static str) -> Result<Vec<Item>, PortError> {
+        let mut p = Placeholders::default();
+        let condition = p.compare(names::KIND, "=", text(kind));
+        let query = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .key_condition_expression(condition)
+            .set_expression_attribute_names(p.names())
+            .set_expression_attribute_values(p.values())
+            .consistent_read(consistent);
+        Ok(query::all(query, &self.meter, what).await?.items)
+    }
+}
+
+fn key(kind: &str, id: impl ToString) -> Item {
+    Item::from([(names::KIND.to_owned(), text(kind)), (names::ID.to_owned(), text(id.to_string()))])
+}
+
+fn reader(item: &Item) -> Reader<'_> {
+    let part = |name| item.get(name).and_then(|value| value.as_s().ok()).map_or("?", String::as_str);
+    Reader::new(item, format!("{} {}", part(names::KIND), part(names::ID)))
+}
+
+fn encode(destination: &Destination) -> Result<Item, serde_json::Error> {
+    let Destination { spec, version, paused, changed } = destination;
+    let mut item = key(names::KIND_DESTINATION, &spec.id);
+    item.insert(names::SPEC.to_owned(), text(serde_json::to_string(spec)?));
+    item.insert(names::VERSION.to_owned(), number(*version));
+    item.insert(names::CHANGED.to_owned(), text(serde_json::to_string(changed)?));
+    if let Some(pause) = paused {
+        item.insert(names::PAUSED.to_owned(), text(serde_json::to_string(pause)?));
+    }
+    Ok(item)
+}
+
+fn decode(item: &Item) -> Result<Destination, PortError> {
+    let read = reader(item);
+    let destination = Destination {
+        spec: read.required(names::SPEC, serde_json::from_str::<Spec>)?,
+        version: read.required_number(names::VERSION)?,
+        paused: read.optional(names::PAUSED, serde_json::from_str::<Pause>)?,
+        changed: read.required(names::CHANGED, serde_json::from_str::<Change>)?,
+    if destination.spec.id != read.required(names::ID, DestinationId::new)? {
+        return Err(read.corrupt("the specification is another destination's"));
+    }
+    Ok(destination)
+}
+
+fn settings(item: &Item) -> Result<Settings, PortError> {
+    let mode = |text: &str| serde_json::from_value::<RetryMode>(text.into());
+    Ok(Settings { retry_mode: reader(item).optional(names::RETRY_MODE, mode)?.unwrap_or_default() })
+}
+
+fn place(item: &Item) -> Result<(Lane, Cursor), PortError> {
+    let read = reader(item);
+    let cursor = Cursor {
+        wake_at: read.required(names::WAKE_AT, str::parse::<Timestamp>)?,
+        id: read.required(names::DELIVERY_ID, DeliveryId::new)?,
+    };
+    Ok((read.required(names::ID, str::parse::<Lane>)?, cursor))
+}
+
+/// What can be read; the rest is reported to the log and must not take it along.
+fn readable<T>(items: &[Item], decode: impl Fn(&Item) -> Result<T, PortError>) -> Vec<T> {
+    let report = |problem: PortError| tracing::error!(%problem, "a control row is left out");
+    items.iter().filter_map(|item| decode(item).map_err(report).ok()).collect()
+}
+
+impl Control for DynamoControl {
+    /// Leaves out, and reports to the log, a destination that cannot be read: the others go on.
+    async fn destinations(&self) -> Result<Vec<Destination>, PortError> {
+        Ok(readable(&self.all_of(names::KIND_DESTINATION, true, "destinations").await?, decode))
+    }
+
+    /// A destination that cannot be read is an error here: left out, it would pass for one that is not registered.
+    async fn lookup(&self, ids: &[DestinationId]) -> Result<(Vec<Destination>, Settings), PortError> {
+        let what = "lookup";
+        let mut keys = distinct(ids, |id| key(names::KIND_DESTINATION, id));
+        keys.push(key(names::KIND_SETTINGS, names::ID_STAGE));
+        let batch = Batch { client: &self.client, meter: &self.meter, table: &self.table, consistent: false, what };
+        let (mut destinations, mut switches) = (Vec::new(), Settings::default());
+        for item in batch.get(keys).await? {
+            if item.get(names::KIND) == Some(&text(names::KIND_SETTINGS)) {
+                switches = settings(&item)?;
+            } else {
+                destinations.push(decode(&item)?);
+            }
+        }
+        Ok((destinations, switches))
+    }
+
+    async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
+        let what = "put_destination";
+        let mut p = Placeholders::default();
+        let condition = match expected {
+            0 => p.call("attribute_not_exists", names::KIND),
+            version => p.compare(names::VERSION, "=", number(version)),
+        };
+        let item = encode(destination).map_err(|e| PortError::Refused { what, source: Box::new(e) })?;
+        let answer = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(item.clone()))
+            .condition_expression(condition)
+            .set_expression_attribute_names(p.names())
+            .set_expression_attribute_values(p.values())
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .return_consumed_capacity(self.meter.wanted())
+            .send()
+            .await;
+        match answer {
+            Ok(answer) => {
+                self.meter.count(what, Kind::Write, answer.consumed_capacity());
+                Ok(Stored::Done)
+            }
+            Err(error) => match error.as_service_error() {
+                // The same row: this very write, whose answer was lost on the wire.
+                Some(PutItemError::ConditionalCheckFailedException(refused)) => {
+                    Ok(if refused.item() == Some(&item) { Stored::Done } else { Stored::Conflict })
+                }
+                _ => Err(port_error(what, error)),
+            },
+        }
+    }
+
+    async fn cursors(&self) -> Result<Vec<(Lane, Cursor)>, PortError> {
+        Ok(readable(&self.all_of(names::KIND_CURSOR, true, "cursors").await?, place))
+    }
+
+    async fn keep_cursor(&self, lane: &Lane, cursor: Option<&Cursor>) -> Result<(), PortError> {
+        let what = "keep_cursor";
+        let mut item = key(names::KIND_CURSOR, lane);
+        if let Some(cursor) = cursor {
+            item.insert(names::WAKE_AT.to_owned(), text(cursor.wake_at));
+            item.insert(names::DELIVERY_ID.to_owned(), text(&cursor.id));
+            let put = self.client.put_item().table_name(&self.table).set_item(Some(item));
+            let answer = put.return_consumed_capacity(self.meter.wanted()).send().await.map_err(|e| port_error(what, e))?;
+            self.meter.count(what, Kind::Write, answer.consumed_capacity());
+        } else {
+            let delete = self.client.delete_item().table_name(&self.table).set_key(Some(item));
+            let answer = delete.return_consumed_capacity(self.meter.wanted()).send().await.map_err(|e| port_error(what, e))?;
+            self.meter.count(what, Kind::Write, answer.consumed_capacity());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! I am the attribute, key and index names of both tables.
+//!
+//! Each write is billed by the row's whole size, names included: short, yet words that a person understands.
+
+/// Ledger, partition key: whose item.
+pub(crate) const DELIVERY_ID: &str = "delivery_id";
+/// Ledger, sort key: which of its items.
+pub(crate) const ITEM: &str = "item";
+/// `item` of the hot row, and of an alias.
+pub(crate) const ITEM_DELIVERY: &str = "delivery";
+/// Start of a payload's `item`; the content hash follows.
+pub(crate) const ITEM_PAYLOAD: &str = "payload#";
+/// `item` of a lock.
+pub(crate) const ITEM_LOCK: &str = "lock";
+
+/// Index of what dispatch must look at: `lane`, `wake_at`.
+pub(crate) const INDEX_WAKE: &str = "wake";
+/// Index of dead and expired rows: `attention`, `deliver_by`.
+pub(crate) const INDEX_ATTENTION: &str = "attention";
+/// Index of rows by reference.
+pub(crate) const INDEX_REFERENCE: &str = "reference";
+
+pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency_key";
+pub(crate) const REFERENCE: &str = "reference";
+pub(crate) const DESTINATION_ID: &str = "destination_id";
+pub(crate) const SHARD: &str = "shard";
+pub(crate) const CONTENT: &str = "content";
+pub(crate) const STATE: &str = "state";
+pub(crate) const VERSION: &str = "version";
+pub(crate) const DELIVER_AFTER: &str = "deliver_after";
+pub(crate) const DELIVER_BY: &str = "deliver_by";
+pub(crate) const NEXT_ATTEMPT_AT: &str = "next_attempt_at";
+/// Only while `wake_at` is there: both leave together, and the row leaves the wake index.
+pub(crate) const LANE: &str = "lane";
+pub(crate) const WAKE_AT: &str = "wake_at";
+pub(crate) const HELD_UNTIL: &str = "held_until";
+pub(crate) const LEASE_OWNER: &str = "lease_owner";
+pub(crate) const LEASE_UNTIL: &str = "lease_until";
+pub(crate) const MESSAGE: &str = "message_id";
+pub(crate) const REASON: &str = "reason";
+/// Absent while empty.
+pub(crate) const ATTEMPTS: &str = "attempts";
+/// Absent while zero, as are the next three.
+pub(crate) const GRANTED: &str = "granted";
+pub(crate) const RESCUES: &str = "rescues";
+pub(crate) const DEATH: &str = "death";
+pub(crate) const DLQ_SENT: &str = "dlq_sent";
+pub(crate) const LATE_SUCCESS: &str = "late_success";
+pub(crate) const HOLD: &str = "hold";
+pub(crate) const HOLD_SINCE: &str = "since";
+pub(crate) const HOLD_BY: &str = "by";
+pub(crate) const HOLD_WHY: &str = "why";
+/// Only on dead and expired rows: the state again.
+pub(crate) const ATTENTION: &str = "attention";
+pub(crate) const HISTORY: &str = "history";
+
+/// Alias: the id that the migrated reminder has.
+pub(crate) const MIGRATED_TO: &str = "migrated_to";
+/// Lock: the id of the delivery that has the key.
+pub(crate) const HOLDER: &str = "holder";
+
+pub(crate) const BODY: &str = "body";
+pub(crate) const TENANT: &str = "tenant";
+pub(crate) const SUBSCRIBER: &str = "subscriber";
+pub(crate) const RENEWAL_PERIOD: &str = "renewal_period";
+pub(crate) const REMINDER_KIND: &str = "reminder_kind";
+
+/// Control, partition key.
+pub(crate) const KIND: &str = "kind";
+/// Control, sort key.
+pub(crate) const ID: &str = "id";
+pub(crate) const KIND_DESTINATION: &str = "destination";
+pub(crate) const KIND_SETTINGS: &str = "settings";
+pub(crate) const KIND_CURSOR: &str = "cursor";
+/// `id` of the one settings row.
+pub(crate) const ID_STAGE: &str = "stage";
+pub(crate) const SPEC: &str = "spec";
+pub(crate) const CHANGED: &str = "changed";
+pub(crate) const PAUSED: &str = "paused";
+pub(crate) const RETRY_MODE: &str = "retry_mode";

@@ -1,0 +1,71 @@
+//! I am the control table in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use punctual_core::delivery::Lane;
+use punctual_core::destination::Destination;
+use punctual_core::id::DestinationId;
+use punctual_core::ports::{Control, Cursor, PortError, Stored};
+use punctual_core::settings::Settings;
+
+use super::locked;
+
+/// The control table in memory.
+#[derive(Debug, Default)]
+pub struct MemoryControl {
+    tables: Mutex<Tables>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    destinations: BTreeMap<DestinationId, Destination>,
+    settings: Settings,
+    cursors: BTreeMap<Lane, Cursor>,
+}
+
+impl MemoryControl {
+    /// Sets the stage's switches, as an operator does in the console.
+    pub fn set_settings(&self, settings: Settings) {
+        locked(&self.tables).settings = settings;
+    }
+}
+
+impl Control for MemoryControl {
+    async fn destinations(&self) -> Result<Vec<Destination>, PortError> {
+        Ok(locked(&self.tables).destinations.values().cloned().collect())
+    }
+
+    async fn lookup(&self, ids: &[DestinationId]) -> Result<(Vec<Destination>, Settings), PortError> {
+        let tables = locked(&self.tables);
+        let distinct: BTreeSet<&DestinationId> = ids.iter().collect();
+        Ok((distinct.into_iter().filter_map(|id| tables.destinations.get(id).cloned()).collect(), tables.settings))
+    }
+
+    async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
+        let mut tables = locked(&self.tables);
+        let id = &destination.spec.id;
+        match tables.destinations.get(id) {
+            // This very write again.
+            Some(stored) if stored == destination => return Ok(Stored::Done),
+            Some(stored) if expected == 0 || stored.version != expected => return Ok(Stored::Conflict),
+            None if expected != 0 => return Ok(Stored::Conflict),
+            _ => {}
+        }
+        tables.destinations.insert(id.clone(), destination.clone());
+        Ok(Stored::Done)
+    }
+
+    async fn cursors(&self) -> Result<Vec<(Lane, Cursor)>, PortError> {
+        Ok(locked(&self.tables).cursors.iter().map(|(lane, cursor)| (lane.clone(), cursor.clone())).collect())
+    }
+
+    async fn keep_cursor(&self, lane: &Lane, cursor: Option<&Cursor>) -> Result<(), PortError> {
+        let mut tables = locked(&self.tables);
+        match cursor {
+            Some(cursor) => tables.cursors.insert(lane.clone(), cursor.clone()),
+            None => tables.cursors.remove(lane),
+        };
+        Ok(())
+    }
+}

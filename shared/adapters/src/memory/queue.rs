@@ -1,0 +1,158 @@
+//! I am the queues in memory. I know no clock: a test says what time it is.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use punctual_core::dead_letter::DeadLetter;
+use punctual_core::id::MessageId;
+use punctual_core::ports::{DeadLetters, Outgoing, PortError, Queue};
+use punctual_core::time::Timestamp;
+
+use super::locked;
+
+/// The queue of deliveries in memory.
+#[derive(Debug)]
+pub struct MemoryQueue {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    now: Timestamp,
+    published: u64,
+    messages: BTreeMap<u64, Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    id: MessageId,
+    body: String,
+    visible_at: Timestamp,
+    receives: u32,
+    first_received_at: Option<Timestamp>,
+}
+
+/// A received message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    /// The queue's name for it.
+    pub id: MessageId,
+    /// Names this receive; for [`Queue::hide`] and [`MemoryQueue::delete`].
+    pub receipt: String,
+    /// What it says.
+    pub body: String,
+    /// How often it was received, this time included.
+    pub receives: u32,
+    /// When it was first received.
+    pub first_received_at: Timestamp,
+}
+
+impl MemoryQueue {
+    /// An empty queue at this time.
+    #[must_use]
+    pub fn new(now: Timestamp) -> Self {
+        Self { state: Mutex::new(State { now, published: 0, messages: BTreeMap::new() }) }
+    }
+
+    /// Sets what time it is.
+    pub fn set_now(&self, now: Timestamp) {
+        locked(&self.state).now = now;
+    }
+
+    /// Receives up to `most` visible messages, oldest first, and hides them for `visibility`.
+    #[must_use]
+    pub fn receive(&self, most: usize, visibility: Duration) -> Vec<Received> {
+        let mut state = locked(&self.state);
+        let now = state.now;
+        let visible = state.messages.iter_mut().filter(|(_, held)| held.visible_at <= now).take(most);
+        visible
+            .map(|(number, held)| {
+                held.visible_at = now.plus(visibility);
+                held.receives = held.receives.saturating_add(1);
+                Received {
+                    id: held.id.clone(),
+                    receipt: format!("{number}.{}", held.receives),
+                    body: held.body.clone(),
+                    receives: held.receives,
+                    first_received_at: *held.first_received_at.get_or_insert(now),
+                }
+            })
+            .collect()
+    }
+
+    /// Deletes a message. A receipt of an earlier receive succeeds without an effect, as at SQS.
+    pub fn delete(&self, receipt: &str) {
+        let mut state = locked(&self.state);
+        if let Some(number) = state.holding(receipt) {
+            state.messages.remove(&number);
+        }
+    }
+
+    /// How many messages there are, and when the next one is visible.
+    #[must_use]
+    pub fn depth(&self) -> (usize, Option<Timestamp>) {
+        let state = locked(&self.state);
+        (state.messages.len(), state.messages.values().map(|held| held.visible_at).min())
+    }
+}
+
+impl State {
+    /// The message that this receipt still holds.
+    fn holding(&self, receipt: &str) -> Option<u64> {
+        let (number, receives) = receipt.split_once('.')?;
+        let number: u64 = number.parse().ok()?;
+        let held = self.messages.get(&number)?;
+        (receives.parse() == Ok(held.receives)).then_some(number)
+    }
+}
+
+impl Queue for MemoryQueue {
+    async fn publish(&self, messages: &[Outgoing]) -> Vec<Result<MessageId, PortError>> {
+        let mut state = locked(&self.state);
+        let mut results = Vec::with_capacity(messages.len());
+        for outgoing in messages {
+            let number = state.published;
+            let id = MessageId::new(format!("message-{number:08}"));
+            if let Ok(id) = &id {
+                let visible_at = state.now.plus(Duration::from_secs(outgoing.delay_seconds.into()));
+                let body = outgoing.message.body();
+                let held = Held { id: id.clone(), body, visible_at, receives: 0, first_received_at: None };
+                state.messages.insert(number, held);
+                state.published += 1;
+            }
+            results.push(id.map_err(|e| PortError::Refused { what: "publish", source: Box::new(e) }));
+        }
+        results
+    }
+
+    async fn hide(&self, receipt: &str, seconds: u32) -> Result<(), PortError> {
+        let mut state = locked(&self.state);
+        let until = state.now.plus(Duration::from_secs(seconds.into()));
+        let held = state.holding(receipt).and_then(|number| state.messages.get_mut(&number));
+        let held = held.ok_or_else(|| PortError::Refused { what: "hide", source: "the message is not in flight".into() })?;
+        held.visible_at = until;
+        Ok(())
+    }
+}
+
+/// The dead-letter queue in memory.
+#[derive(Debug, Default)]
+pub struct MemoryDeadLetters {
+    letters: Mutex<Vec<DeadLetter>>,
+}
+
+impl MemoryDeadLetters {
+    /// All that was sent, oldest first.
+    #[must_use]
+    pub fn letters(&self) -> Vec<DeadLetter> {
+        locked(&self.letters).clone()
+    }
+}
+
+impl DeadLetters for MemoryDeadLetters {
+    async fn send(&self, letter: &DeadLetter) -> Result<(), PortError> {
+        locked(&self.letters).push(letter.clone());
+        Ok(())
+    }
+}
