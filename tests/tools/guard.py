@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 
-GRACE_SECONDS = 3.0
+GRACE_SECONDS = 0.5
 KILL_SECONDS = 5.0
 POLL_SECONDS = 0.02
 PR_SET_PDEATHSIG = 1
@@ -67,17 +67,19 @@ def wait_until_gone(seconds):
 
 def end_members():
     signal_members(signal.SIGTERM)
+    end = time.monotonic() + GRACE_SECONDS + KILL_SECONDS
     if not wait_until_gone(GRACE_SECONDS):
-        end = time.monotonic() + KILL_SECONDS
         while members() and time.monotonic() < end:
             signal_members(signal.SIGKILL)
             time.sleep(POLL_SECONDS)
-    # What ended below the command came to the guard, which has to take its exit status.
-    try:
-        while os.waitpid(-1, os.WNOHANG) != (0, 0):
-            pass
-    except ChildProcessError:
-        pass
+    # What ended below the command came to the guard, which has to take its exit status. A process with threads is
+    # seen as ended a moment before its status is there.
+    while time.monotonic() < end:
+        try:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(POLL_SECONDS)
+        except ChildProcessError:
+            return
 
 
 def main():

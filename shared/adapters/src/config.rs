@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use punctual_core::destination::StageRules;
 
+/// Stages whose name starts with one of these are production.
+const PRODUCTION: [&str; 2] = ["prod", "live"];
+
 /// What is wrong with the environment: one line for each variable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError(pub Vec<String>);
@@ -193,7 +196,7 @@ fn release(reader: &mut Reader<'_>) -> Release {
 /// Plain HTTP and local addresses need the stack parameter, and a production stage refuses it.
 fn rules(reader: &mut Reader<'_>, stage: &Stage) -> StageRules {
     let rules = StageRules { allow_local: reader.flag("ALLOW_LOCAL_ENDPOINTS"), secret_prefix: reader.text("SECRET_PREFIX") };
-    if rules.allow_local && stage.name.starts_with("prod") {
+    if rules.allow_local && PRODUCTION.iter().any(|name| stage.name.starts_with(name)) {
         reader.errors.push(format!("ALLOW_LOCAL_ENDPOINTS must be false on the production stage {:?}", stage.name));
     }
     if !rules.secret_prefix.is_empty() && !rules.secret_prefix.ends_with('/') {

@@ -86,6 +86,7 @@ fn decode(item: &Item) -> Result<Destination, PortError> {
         version: read.required_number(names::VERSION)?,
         paused: read.optional(names::PAUSED, serde_json::from_str::<Pause>)?,
         changed: read.required(names::CHANGED, serde_json::from_str::<Change>)?,
+    };
     if destination.spec.id != read.required(names::ID, DestinationId::new)? {
         return Err(read.corrupt("the specification is another destination's"));
     }

@@ -54,10 +54,9 @@ fn change(before: &Delivery, after: &Delivery, p: &mut Placeholders) -> Option<S
                 }
             }
             (names::ATTEMPTS, Some(AttributeValue::L(old)), Some(AttributeValue::L(new))) => {
-                let name = p.name(names::ATTEMPTS);
                 for (i, attempt) in new.iter().enumerate().filter(|(i, attempt)| old.get(*i) != Some(attempt)) {
                     // An index past the end appends.
-                    set.push(format!("{name}[{i}] = {}", p.value(attempt.clone())));
+                    set.push(format!("{}[{i}] = {}", p.name(names::ATTEMPTS), p.value(attempt.clone())));
                 }
             }
             (_, old, Some(new)) if old != Some(new) => set.push(p.compare(attribute, "=", new.clone())),

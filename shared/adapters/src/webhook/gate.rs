@@ -106,4 +106,27 @@ mod tests {
         assert!(matches!(Pin::new(&mut body).poll_frame(&mut cx), Poll::Ready(Some(Err(Stopped)))));
         assert!(matches!(Pin::new(&mut body).poll_frame(&mut cx), Poll::Ready(None)));
     }
+
+    /// What the header of this module says of the HTTP client, checked on the wire.
+    #[tokio::test]
+    async fn a_stopped_body_keeps_the_head_back() {
+        for stopped in [true, false] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let url = format!("http://{}/", listener.local_addr().expect("an address"));
+            let seen = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().expect("a connection");
+                // Nothing after the first bytes, or after the end without any.
+                std::io::Read::read(&mut stream, &mut [0; 1024]).expect("read")
+            });
+            let gate = Gate::default();
+            assert!(!stopped || gate.stop());
+            let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+            let body = reqwest::Body::wrap(GatedBody::new(gate.clone(), Bytes::from_static(b"x")));
+            let sent = client.post(url).body(body).send().await;
+            assert!(sent.is_err(), "the connection ends without an answer");
+            drop(client);
+            assert_eq!(seen.join().expect("a count") == 0, stopped);
+            assert_eq!(gate.stop(), stopped, "the gate knows what was sent");
+        }
+    }
 }

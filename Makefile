@@ -1,0 +1,62 @@
+# Everything that a person or CI runs. Nothing here needs an account, a container runtime or a system service.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+VENV := .venv
+REQUIREMENTS := tests/stack-requirements.txt
+# Named after the requirements' content: another content is another stamp, whatever the files' times say.
+VENV_STAMP := $(VENV)/.installed-$(shell cksum < $(REQUIREMENTS) | tr ' ' '-')
+CARGO := cargo
+
+.PHONY: help prerequisites venv build fmt lint test demo bench up down status clean-local
+
+help: ## Lists the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: prerequisites venv ## Shows the whole path on a local stack: builds, deploys, delivers, and tells the story.
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/demo
+
+test: prerequisites venv ## Runs all checks and tests: format, lints, unit, property, contract, template, end to end.
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) build --workspace --bins --locked
+	$(CARGO) test --workspace --locked
+
+bench: prerequisites venv ## Measures the ledger's cost per delivery into target/bench.jsonl.
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/bench
+
+up: prerequisites venv ## Starts a local stack that stays, with a schedule that ticks.
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/stack up
+
+down: ## Ends the stack that "make up" started, and nothing else.
+	@if [ -x target/debug/stack ]; then target/debug/stack down; else echo "No local stack was started."; fi
+
+status: ## Shows the stack that "make up" started.
+	@if [ -x target/debug/stack ]; then target/debug/stack status; else echo "No local stack runs."; fi
+
+fmt: ## Formats the sources.
+	$(CARGO) fmt --all
+
+lint: ## Runs clippy with warnings as errors.
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+venv: $(VENV_STAMP) ## Installs the emulator and the template linter into .venv.
+
+$(VENV_STAMP): | prerequisites
+	@echo "installing the local stack into $(VENV)"
+	@rm -rf $(VENV)
+	@python3 -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check -r $(REQUIREMENTS)
+	@touch $@
+
+prerequisites:
+	@tests/tools/prerequisites
+
+clean-local: down ## Ends the stack and removes its logs and the Python environment.
+	rm -rf target/local $(VENV)

@@ -1,0 +1,77 @@
+//! One suite for every adapter of the ledger and of the control table: in memory, on dynoxide, on ministack.
+//!
+//! The meaning is the core's (`Guard::admits`, `Claim::apply`, `Transition::admits`); the suite compares. What an
+//! emulator does differently is in [`worlds::DIFFERENCES`] and nowhere else.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test reports by panicking"
+)]
+
+#[path = "contract/capacity.rs"]
+mod capacity;
+#[path = "contract/claims.rs"]
+mod claims;
+#[path = "contract/control.rs"]
+mod control;
+#[path = "contract/creation.rs"]
+mod creation;
+#[path = "contract/damage.rs"]
+mod damage;
+#[path = "contract/reads.rs"]
+mod reads;
+#[path = "contract/rows.rs"]
+mod rows;
+#[path = "contract/servers.rs"]
+mod servers;
+#[path = "contract/wire.rs"]
+mod wire;
+#[path = "contract/worlds.rs"]
+mod worlds;
+#[path = "contract/writes.rs"]
+mod writes;
+
+/// Runs each case on a fresh pair of tables.
+macro_rules! contract {
+    ($world:ident: $start:expr => $($module:ident: $($case:ident),+;)+) => {
+        mod $world {
+            $($(
+                #[tokio::test]
+                async fn $case() {
+                    crate::$module::$case(&$start(stringify!($case)).await).await;
+                }
+            )+)+
+        }
+    };
+}
+
+/// The suite.
+macro_rules! everywhere {
+    ($($cases:tt)+) => {
+        contract!(memory: crate::worlds::memory => $($cases)+);
+        contract!(dynoxide: crate::worlds::dynoxide => $($cases)+);
+        contract!(ministack: crate::worlds::ministack => $($cases)+);
+    };
+}
+
+everywhere! {
+    creation: creates_once, other_content_alters_nothing, an_orphan_payload_does_not_block, a_migrated_key_is_locked,
+        a_migrated_reminder_blocks_its_derived_id, a_derived_reminder_blocks_its_migration,
+        a_migrated_id_with_its_own_key_is_locked_too, an_alias_is_no_row, a_repeated_migration_exists,
+        one_of_two_concurrent_migrations_has_the_key;
+    claims: every_guard_decides_as_the_core_does, one_of_two_concurrent_claims_wins, a_lost_answer_is_recognised,
+        nothing_to_claim_is_absent, a_claim_never_creates_a_row, a_guard_without_states_takes_nothing;
+    writes: a_life_reads_as_written, a_lost_guard_changes_nothing, an_absent_row_stays_absent,
+        a_hold_survives_an_outcome_that_did_not_see_it, an_outcome_survives_a_hold_that_did_not_see_it,
+        an_outdated_hold_is_refused, a_repeated_write_is_done_once, a_repeated_hold_is_written_once,
+        a_released_row_is_not_put_to_sleep, a_late_success_fences_the_outcome, late_evidence_fills_one_attempt_and_the_next_is_appended,
+        a_row_with_every_field_round_trips;
+    reads: the_wake_index_is_ordered_and_bounded, a_lane_is_read_page_by_page, equal_instants_are_read_once_each,
+        a_deadline_filters_what_was_read, a_row_moves_within_and_leaves_the_wake_index, shards_are_apart,
+        reads_many_rows_with_gaps, a_partition_shows_the_payload_of_its_row, an_erased_payload_is_none,
+        finds_rows_by_reference, counts_dead_rows_with_a_reachable_deadline;
+    control: destinations_are_versioned, a_repeated_put_is_done, looks_up_each_destination_once, the_switch_is_read,
+        keeps_and_forgets_places;
+}

@@ -1,0 +1,160 @@
+//! What one delivery costs: consumed capacity as dynoxide counts it, and the bytes of the row at each step.
+
+use std::sync::Arc;
+
+use punctual_adapters::dynamodb::row::row_bytes;
+use punctual_adapters::dynamodb::{DynamoLedger, Meter};
+use punctual_core::delivery::{Delivery, Payload};
+use punctual_core::id::{Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference};
+use punctual_core::outcome::{Called, Class};
+use punctual_core::ports::{Acquired, Created, Ledger as _, Written};
+use punctual_core::transition::{self, Stamp};
+
+use punctual_core::acquire::{Acquire, Claimer};
+use punctual_core::clock::Now;
+
+use crate::rows::{MARGIN, at, called, claimer, content, parts, row, stamp, terms};
+use crate::worlds;
+
+/// The most write units of a first-try delivery at a 512-byte payload.
+const BUDGET: f64 = 10.0;
+/// A write of up to so many bytes is one unit.
+const UNIT: usize = 1_024;
+
+fn longest(length: usize, start: &str) -> String {
+    format!("{start}{}", "x".repeat(length - start.len()))
+}
+
+fn longest_stamp(seconds: i64) -> Stamp {
+    let by = Correlation::new(longest(Correlation::MAX, "c")).expect("a correlation id");
+    Stamp { by, ..stamp(seconds, "c") }
+}
+
+fn longest_claimer(until: i64) -> Claimer {
+    let owner = Owner::new(longest(Owner::MAX, "o")).expect("an owner");
+    Claimer { owner, by: longest_stamp(0).by, ..claimer("o", until) }
+}
+
+/// A row with every field at its longest. The key is another than the id for a migrated one only.
+fn longest_row(migrated: bool) -> Delivery {
+    let mut row = row(1);
+    row.id = DeliveryId::new(longest(DeliveryId::MAX, if migrated { "old_" } else { "dlv_" })).expect("an id");
+    row.idempotency_key = IdempotencyKey::from(&row.id);
+    if migrated {
+        row.idempotency_key = IdempotencyKey::new(longest(IdempotencyKey::MAX, "key_")).expect("a key");
+    }
+    row.reference = Reference::new(longest(Reference::MAX, "r")).expect("a reference");
+    row.destination = DestinationId::new(longest(DestinationId::MAX, "d")).expect("a destination");
+    row.content = content("x");
+    row.shard = 63;
+    row.history[0].by = longest_stamp(0).by;
+    row
+}
+
+fn longest_payload() -> Payload {
+    let mut parts = parts(1);
+    for (part, length) in
+        [(&mut parts.tenant, 32), (&mut parts.subscriber, 64), (&mut parts.renewal_period, 32), (&mut parts.reminder_kind, 32)]
+    {
+        *part = longest(length, "p");
+    }
+    Payload { body: vec![b'x'; 512], parts, deliver_after: at(0), deliver_by: at(7_200) }
+}
+
+fn longest_call() -> Called {
+    Called {
+        took: std::time::Duration::from_millis(19_999),
+        key_ids: "2026-key-a,2026-key-b,2026-key-c".into(),
+        ..called(3, 200)
+    }
+}
+
+struct Bill {
+    meter: Arc<Meter>,
+    total: f64,
+    lines: Vec<String>,
+}
+
+impl Bill {
+    /// Notes what the step just made has cost.
+    fn step(&mut self, name: &str, row: Option<&Delivery>) {
+        for (call, usage) in self.meter.take() {
+            let indexes: Vec<String> = usage.index_units.iter().map(|(index, units)| format!("{index} {units}")).collect();
+            let bytes = row.map_or("-".to_owned(), |row| row_bytes(row).to_string());
+            self.total += usage.write_units;
+            self.lines.push(format!("{name:<12}{call:<16}{:>6}  {bytes:>6}  {}", usage.write_units, indexes.join(", ")));
+        }
+        if let Some(row) = row {
+            assert!(row_bytes(row) <= UNIT, "{name}: {} bytes", row_bytes(row));
+        }
+    }
+}
+
+/// A delivery that succeeds at the first try, from creation to outcome.
+async fn first_try(case: &str, migrated: bool) -> f64 {
+    let world = worlds::dynoxide(case).await;
+    let meter = Arc::new(Meter::default());
+    let ledger = DynamoLedger::new(world.client.clone(), &world.ledger_table).with_meter(meter.clone());
+    let mut bill = Bill { meter, total: 0.0, lines: Vec::new() };
+    let mut row = longest_row(migrated);
+
+    assert_eq!(ledger.create(&row, &longest_payload()).await.unwrap(), Created::New);
+    bill.step("created", Some(&row));
+    let claim = |seconds, until| (Now::exactly(at(seconds)), longest_claimer(until));
+    let (now, claimer) = claim(1, 60);
+    let acquire = Acquire::for_dispatch(row.id.clone(), claimer, at(150), now, MARGIN);
+    let Acquired::Won(claimed) = ledger.acquire(&acquire).await.unwrap() else { panic!("won") };
+    row = *claimed;
+    bill.step("claimed", Some(&row));
+    let message = MessageId::new("m".repeat(36)).expect("a message id");
+    let queued = transition::queued(&row, message, &longest_stamp(2)).expect("queued");
+    assert_eq!(ledger.write(&queued).await.unwrap(), Written::Done);
+    row = queued.after;
+    bill.step("queued", Some(&row));
+    let (now, claimer) = claim(3, 60);
+    let acquire = Acquire::for_deliver(row.id.clone(), 1, claimer, now, MARGIN);
+    let Acquired::Won(claimed) = ledger.acquire(&acquire).await.unwrap() else { panic!("won") };
+    row = *claimed;
+    bill.step("delivering", Some(&row));
+    let outcome =
+        transition::finished(&row, &longest_call(), Class::Delivered, &terms(), 0.5, &longest_stamp(4)).expect("finished");
+    assert_eq!(ledger.write(&outcome).await.unwrap(), Written::Done);
+    row = outcome.after;
+    bill.step("delivered", Some(&row));
+
+    println!("first-try delivery, migrated: {migrated}\n{:<12}{:<16}{:>6}  {:>6}  indexes", "step", "call", "units", "bytes");
+    println!("{}\n{:<28}{:>6}", bill.lines.join("\n"), "total", bill.total);
+    bill.total
+}
+
+#[tokio::test]
+async fn a_first_try_delivery_stays_within_ten_write_units() {
+    let total = first_try("capacity", false).await;
+    assert!(total <= BUDGET, "{total} write units");
+}
+
+/// Not within the budget: its creation is a transaction of three items, which costs twice.
+#[tokio::test]
+async fn a_migrated_delivery_pays_for_its_transaction_once() {
+    let (plain, migrated) = (first_try("capacity_plain", false).await, first_try("capacity_migrated", true).await);
+    println!("a migrated delivery costs {} write units more", migrated - plain);
+    assert!(migrated - plain <= 8.0, "{migrated} after {plain}");
+}
+
+#[test]
+fn a_retried_delivery_of_usual_length_stays_within_one_unit_for_two_attempts() {
+    let row = row(1);
+    let dispatched = transition::dispatch_claimed(&row, longest_claimer(60), &longest_stamp(1)).expect("claimed").after;
+    let message = MessageId::new("m".repeat(36)).expect("a message id");
+    let queued = transition::queued(&dispatched, message, &longest_stamp(2)).expect("queued").after;
+    let attempt = |row: &Delivery, class, seconds| {
+        let claimed = transition::deliver_claimed(row, longest_claimer(60), &longest_stamp(seconds)).expect("claimed").after;
+        transition::finished(&claimed, &called(seconds, 503), class, &terms(), 0.5, &longest_stamp(seconds))
+            .expect("finished")
+            .after
+    };
+    let deferred = attempt(&queued, crate::rows::retry(), 3);
+    let delivered = attempt(&deferred, Class::Delivered, 40);
+    println!("after one failure {} bytes, delivered then {} bytes", row_bytes(&deferred), row_bytes(&delivered));
+    assert!(row_bytes(&deferred) <= UNIT && row_bytes(&delivered) <= UNIT);
+}

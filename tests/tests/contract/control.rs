@@ -1,0 +1,97 @@
+//! The control table: destinations, the stage's switch, places in lanes.
+
+use punctual_core::delivery::Lane;
+use punctual_core::destination::{Change, Destination, Pause, Spec};
+use punctual_core::id::{DeliveryId, DestinationId};
+use punctual_core::ports::{Control as _, Cursor, Stored};
+use punctual_core::settings::{RetryMode, Settings};
+
+use crate::rows::at;
+use crate::worlds::World;
+
+pub(crate) fn destination(name: &str, version: u64) -> Destination {
+    let spec = format!(
+        r#"{{"id":"{name}","url":"https://hooks.example.com/r","secrets":["punctual/prod/{name}"],
+            "classes":{{"409":"dead"}},"on_unknown":"review","allowed_ports":[9000]}}"#
+    );
+    let changed = Change { at: at(0), by: "operator".into(), why: "a new receiver".into() };
+    Destination { spec: serde_json::from_str::<Spec>(&spec).expect("a spec"), version, changed, paused: None }
+}
+
+fn id(name: &str) -> DestinationId {
+    DestinationId::new(name).expect("a destination id")
+}
+
+fn paused(mut destination: Destination) -> Destination {
+    destination.paused = Some(Pause { since: at(0), by: "operator".into(), why: "\"review\"\n".into() });
+    destination
+}
+
+pub(crate) async fn destinations_are_versioned(world: &impl World) {
+    let control = world.control();
+    assert_eq!(control.destinations().await.unwrap(), []);
+    let (first, second) = (destination("acme", 1), paused(destination("acme", 2)));
+    assert_eq!(control.put_destination(&second, 1).await.unwrap(), Stored::Conflict, "nothing to replace");
+    assert_eq!(control.destinations().await.unwrap(), []);
+    assert_eq!(control.put_destination(&first, 0).await.unwrap(), Stored::Done);
+    let rival = paused(destination("acme", 1));
+    assert_eq!(control.put_destination(&rival, 0).await.unwrap(), Stored::Conflict, "it exists");
+    assert_eq!(control.destinations().await.unwrap(), std::slice::from_ref(&first));
+    assert_eq!(control.put_destination(&second, 1).await.unwrap(), Stored::Done);
+    assert_eq!(control.put_destination(&destination("acme", 2), 1).await.unwrap(), Stored::Conflict, "written since");
+    assert_eq!(control.destinations().await.unwrap(), std::slice::from_ref(&second));
+    // A resumed destination has no pause left.
+    let third = destination("acme", 3);
+    assert_eq!(control.put_destination(&third, 2).await.unwrap(), Stored::Done);
+    assert_eq!(control.destinations().await.unwrap(), [third]);
+}
+
+pub(crate) async fn a_repeated_put_is_done(world: &impl World) {
+    let control = world.control();
+    for (destination, expected) in [(destination("acme", 1), 0), (paused(destination("acme", 2)), 1)] {
+        for _ in 0..2 {
+            assert_eq!(control.put_destination(&destination, expected).await.unwrap(), Stored::Done);
+        }
+        assert_eq!(control.destinations().await.unwrap(), [destination]);
+    }
+}
+
+pub(crate) async fn looks_up_each_destination_once(world: &impl World) {
+    let control = world.control();
+    assert_eq!(control.lookup(&[]).await.unwrap(), (Vec::new(), Settings::default()));
+    let stored = [destination("acme", 1), destination("beta", 1), destination("gamma", 1)];
+    for destination in &stored {
+        control.put_destination(destination, 0).await.unwrap();
+    }
+    let (mut found, _) = control.lookup(&[id("beta"), id("acme"), id("beta"), id("nobody")]).await.unwrap();
+    found.sort_by(|a, b| a.spec.id.cmp(&b.spec.id));
+    assert_eq!(found, stored[..2]);
+    // More than one call can hold.
+    let many: Vec<DestinationId> = (0..150).map(|n| id(&format!("d{n}"))).chain([id("gamma")]).collect();
+    assert_eq!(control.lookup(&many).await.unwrap().0, stored[2..]);
+}
+
+pub(crate) async fn the_switch_is_read(world: &impl World) {
+    assert_eq!(world.control().lookup(&[id("acme")]).await.unwrap().1.retry_mode, RetryMode::Retry);
+    world.set_retry_mode(RetryMode::DeadLetter).await;
+    assert_eq!(world.control().lookup(&[id("acme")]).await.unwrap().1.retry_mode, RetryMode::DeadLetter);
+    world.set_retry_mode(RetryMode::Retry).await;
+    assert_eq!(world.control().lookup(&[]).await.unwrap().1.retry_mode, RetryMode::Retry);
+    assert_eq!(world.control().destinations().await.unwrap(), [], "the switch is no destination");
+}
+
+pub(crate) async fn keeps_and_forgets_places(world: &impl World) {
+    let control = world.control();
+    let lane = |shard| Lane { destination: id("acme"), shard };
+    let place = |n: i64| Cursor { wake_at: at(n), id: DeliveryId::new(format!("d{n}")).expect("an id") };
+    assert_eq!(control.cursors().await.unwrap(), []);
+    control.keep_cursor(&lane(0), Some(&place(1))).await.unwrap();
+    control.keep_cursor(&lane(1), Some(&place(2))).await.unwrap();
+    control.keep_cursor(&lane(0), Some(&place(3))).await.unwrap();
+    let mut places = control.cursors().await.unwrap();
+    places.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(places, [(lane(0), place(3)), (lane(1), place(2))]);
+    control.keep_cursor(&lane(0), None).await.unwrap();
+    control.keep_cursor(&lane(7), None).await.unwrap();
+    assert_eq!(control.cursors().await.unwrap(), [(lane(1), place(2))]);
+}

@@ -1,0 +1,256 @@
+//! Guarded writes: what they change, what they leave alone, what refuses them.
+
+use punctual_core::attempt::Answer;
+use punctual_core::delivery::Delivery;
+use punctual_core::id::MessageId;
+use punctual_core::outcome::Class;
+use punctual_core::ports::{Created, Ledger, Written};
+use punctual_core::reason::Reason;
+use punctual_core::state::State;
+use punctual_core::transition::{self, Transition};
+
+use crate::rows::{MARGIN, at, attempt, called, claimer, full, hold, line, payload, retry, row, stamp, terms};
+use crate::worlds::World;
+
+async fn seed(ledger: &impl Ledger, row: &Delivery) {
+    assert_eq!(ledger.create(row, &payload(0, "{}")).await.unwrap(), Created::New);
+}
+
+async fn stored(ledger: &impl Ledger, row: &Delivery) -> Delivery {
+    ledger.read(std::slice::from_ref(&row.id)).await.unwrap().remove(0)
+}
+
+/// Writes, and gives the row as it then is.
+async fn apply(ledger: &impl Ledger, transition: &Transition) -> Delivery {
+    assert_eq!(ledger.write(transition).await.unwrap(), Written::Done);
+    stored(ledger, &transition.before).await
+}
+
+/// A row under the lease of its first attempt.
+fn delivering(n: u32) -> Delivery {
+    let queued = transition::queued(&dispatching(n), message(), &stamp(2, "dispatch")).expect("queued").after;
+    transition::deliver_claimed(&queued, claimer("deliver", 60), &stamp(3, "deliver")).expect("claimed").after
+}
+
+fn dispatching(n: u32) -> Delivery {
+    transition::dispatch_claimed(&row(n), claimer("dispatch", 60), &stamp(1, "dispatch")).expect("claimed").after
+}
+
+fn message() -> MessageId {
+    MessageId::new("message-1").expect("a message id")
+}
+
+/// Every kind of transition, one after the other: what is stored is what the core says.
+pub(crate) async fn a_life_reads_as_written(world: &impl World) {
+    type Step = fn(&Delivery) -> Transition;
+    let steps: [(&str, Step); 20] = [
+        ("asleep", |row| transition::asleep(&Delivery { hold: Some(hold()), ..row.clone() }, MARGIN)),
+        ("claimed", |row| transition::dispatch_claimed(row, claimer("d1", 60), &stamp(1, "d1")).unwrap()),
+        ("queued", |row| transition::queued(row, message(), &stamp(2, "d1")).unwrap()),
+        ("rescued", |row| transition::dispatch_claimed(row, claimer("d2", 90), &stamp(3, "d2")).unwrap()),
+        ("returned", |row| transition::returned(row, Reason::PublishFailed, MARGIN, &stamp(4, "d2")).unwrap()),
+        ("claimed again", |row| transition::dispatch_claimed(row, claimer("d3", 90), &stamp(5, "d3")).unwrap()),
+        ("delivering", |row| transition::deliver_claimed(row, claimer("c1", 60), &stamp(6, "c1")).unwrap()),
+        ("deferred", |row| transition::finished(row, &called(6, 503), retry(), &terms(), 0.5, &stamp(7, "c1")).unwrap()),
+        ("delivering again", |row| transition::deliver_claimed(row, claimer("c2", 60), &stamp(40, "c2")).unwrap()),
+        ("outcome unknown", |row| transition::closed_as_unknown(row, &terms(), &stamp(70, "c3")).unwrap()),
+        ("late evidence", |row| transition::late(row, &attempt(2), false, &stamp(71, "c2")).unwrap()),
+        ("delivering a third time", |row| transition::deliver_claimed(row, claimer("c4", 100), &stamp(72, "c4")).unwrap()),
+        ("dead", |row| {
+            let class = Class::Dead { reason: Reason::Rejected, pause: false };
+            transition::finished(row, &called(73, 400), class, &terms(), 0.5, &stamp(74, "c4")).unwrap()
+        }),
+        ("letter sent", |row| transition::dead_letter_sent(row, &stamp(75, "c4")).unwrap()),
+        ("held", |row| transition::held(row, hold(), MARGIN, &stamp(76, "op")).unwrap()),
+        ("unheld", |row| transition::unheld(row, MARGIN, &stamp(77, "op")).unwrap()),
+        ("granted", |row| {
+            let mut after = Delivery { granted: 2, version: row.version + 1, wake_at: Some(at(80)), ..row.clone() };
+            after.state = State::Scheduled;
+            after.history.push(line(78, State::Scheduled, "redrive"));
+            Transition { before: row.clone(), after }
+        }),
+        ("claimed a last time", |row| transition::dispatch_claimed(row, claimer("d4", 200), &stamp(80, "d4")).unwrap()),
+        ("delivering a last time", |row| transition::deliver_claimed(row, claimer("c5", 200), &stamp(81, "c5")).unwrap()),
+        ("delivered", |row| {
+            transition::finished(row, &called(81, 204), Class::Delivered, &terms(), 0.5, &stamp(82, "c5")).unwrap()
+        }),
+    ];
+    let ledger = world.ledger();
+    let mut current = row(1);
+    seed(ledger, &current).await;
+    for (name, step) in steps {
+        let mut transition = step(&current);
+        if name == "asleep" {
+            transition.before = current.clone();
+        }
+        let expected = transition.after.clone();
+        assert!(transition.before != expected, "{name} changes something");
+        current = apply(ledger, &transition).await;
+        assert_eq!(current, expected, "{name}");
+        // The answer may have been lost: once more is no second time.
+        assert_eq!(ledger.write(&transition).await.unwrap(), Written::Done, "{name}, repeated");
+        assert_eq!(stored(ledger, &current).await, expected, "{name}, repeated");
+        current.hold = expected.hold.filter(|_| name != "asleep");
+        if name == "asleep" {
+            let awake = Transition { before: transition.after, after: current.clone() };
+            apply(ledger, &awake).await;
+        }
+    }
+    assert_eq!((current.state, current.attempts.len(), current.wake_at), (State::Delivered, 4, None));
+}
+
+pub(crate) async fn a_lost_guard_changes_nothing(world: &impl World) {
+    let ledger = world.ledger();
+    let before = delivering(1);
+    seed(ledger, &before).await;
+    // Another invocation closed the attempt in between.
+    let winner = transition::closed_as_unknown(&before, &terms(), &stamp(61, "winner")).expect("closed");
+    let now = apply(ledger, &winner).await;
+    let loser = transition::finished(&before, &called(3, 200), Class::Delivered, &terms(), 0.5, &stamp(62, "loser"));
+    assert_eq!(ledger.write(&loser.expect("finished")).await.unwrap(), Written::Conflict(Box::new(now.clone())));
+    assert_eq!(stored(ledger, &before).await, now);
+}
+
+pub(crate) async fn an_absent_row_stays_absent(world: &impl World) {
+    let ledger = world.ledger();
+    let write = transition::expired(&row(1), &stamp(1, "me")).expect("a transition");
+    assert_eq!(ledger.write(&write).await.unwrap(), Written::Absent);
+    let unversioned = transition::held(&row(1), hold(), MARGIN, &stamp(1, "me")).expect("a transition");
+    assert_eq!(ledger.write(&unversioned).await.unwrap(), Written::Absent);
+    assert_eq!(ledger.read(&[row(1).id]).await.unwrap(), []);
+}
+
+pub(crate) async fn a_hold_survives_an_outcome_that_did_not_see_it(world: &impl World) {
+    let ledger = world.ledger();
+    let before = delivering(1);
+    seed(ledger, &before).await;
+    let held = transition::held(&before, hold(), MARGIN, &stamp(4, "operator")).expect("held");
+    apply(ledger, &held).await;
+    let outcome = transition::finished(&before, &called(3, 503), retry(), &terms(), 0.5, &stamp(5, "deliver")).expect("finished");
+    let now = apply(ledger, &outcome).await;
+    assert_eq!(now.hold, Some(hold()));
+    assert_eq!((now.state, now.version, &now.attempts), (State::Deferred, before.version + 1, &outcome.after.attempts));
+    let mut history = held.after.history.clone();
+    history.extend(outcome.after.history.last().cloned());
+    assert_eq!(now.history, history, "the history of both, in the order in which they were written");
+}
+
+pub(crate) async fn an_outcome_survives_a_hold_that_did_not_see_it(world: &impl World) {
+    let ledger = world.ledger();
+    let before = full(1);
+    seed(ledger, &before).await;
+    // Two writes without a version, both computed from the same row.
+    let evidence = transition::late(&before, &attempt(2), false, &stamp(8, "late")).expect("evidence");
+    let unheld = transition::unheld(&before, MARGIN, &stamp(9, "operator")).expect("unheld");
+    apply(ledger, &evidence).await;
+    let now = apply(ledger, &unheld).await;
+    assert_eq!((now.hold, &now.attempts), (None, &evidence.after.attempts));
+    assert_eq!(now.history, unheld.after.history);
+}
+
+pub(crate) async fn an_outdated_hold_is_refused(world: &impl World) {
+    let ledger = world.ledger();
+    let before = delivering(1);
+    seed(ledger, &before).await;
+    let outcome = transition::finished(&before, &called(3, 200), Class::Delivered, &terms(), 0.5, &stamp(5, "deliver"));
+    let now = apply(ledger, &outcome.expect("finished")).await;
+    let held = transition::held(&before, hold(), MARGIN, &stamp(6, "operator")).expect("held");
+    assert_eq!(ledger.write(&held).await.unwrap(), Written::Conflict(Box::new(now.clone())));
+    assert_eq!(stored(ledger, &before).await, now);
+}
+
+pub(crate) async fn a_repeated_write_is_done_once(world: &impl World) {
+    let ledger = world.ledger();
+    let before = delivering(1);
+    seed(ledger, &before).await;
+    let outcome = transition::finished(&before, &called(3, 503), retry(), &terms(), 0.5, &stamp(5, "deliver")).expect("finished");
+    apply(ledger, &outcome).await;
+    assert_eq!(ledger.write(&outcome).await.unwrap(), Written::Done);
+    assert_eq!(stored(ledger, &before).await, outcome.after);
+    // With another line of history it is another's write of the same version.
+    let rival = transition::finished(&before, &called(3, 503), retry(), &terms(), 0.5, &stamp(5, "rival")).expect("finished");
+    assert_eq!(ledger.write(&rival).await.unwrap(), Written::Conflict(Box::new(outcome.after)));
+}
+
+pub(crate) async fn a_repeated_hold_is_written_once(world: &impl World) {
+    let ledger = world.ledger();
+    let before = row(1);
+    seed(ledger, &before).await;
+    let held = transition::held(&before, hold(), MARGIN, &stamp(4, "operator")).expect("held");
+    apply(ledger, &held).await;
+    assert_eq!(apply(ledger, &held).await, held.after, "no second line of history");
+    // Not even after it was released: the repeat is an old one.
+    let unheld = transition::unheld(&held.after, MARGIN, &stamp(5, "operator")).expect("unheld");
+    apply(ledger, &unheld).await;
+    assert_eq!(apply(ledger, &held).await, unheld.after);
+}
+
+pub(crate) async fn a_released_row_is_not_put_to_sleep(world: &impl World) {
+    let ledger = world.ledger();
+    let free = row(1);
+    seed(ledger, &free).await;
+    let held = transition::held(&free, hold(), MARGIN, &stamp(1, "operator")).expect("held").after;
+    apply(ledger, &Transition { before: free.clone(), after: held.clone() }).await;
+    // A dispatch run has met the held row; before it writes, the operator releases it.
+    let mut met = held.clone();
+    met.wake_at = Some(at(0));
+    let asleep = transition::asleep(&met, MARGIN);
+    let released = apply(ledger, &transition::unheld(&held, MARGIN, &stamp(2, "operator")).expect("unheld")).await;
+    assert_eq!(ledger.write(&asleep).await.unwrap(), Written::Conflict(Box::new(released.clone())));
+    assert_eq!(stored(ledger, &free).await, released, "it wakes when it is due");
+}
+
+pub(crate) async fn a_late_success_fences_the_outcome(world: &impl World) {
+    let ledger = world.ledger();
+    let mut before = delivering(1);
+    before.attempts.push(attempt(1));
+    before.attempts[0].answer = Answer::Unknown;
+    seed(ledger, &before).await;
+    // The first attempt's 2xx becomes known while the second is under way.
+    let evidence = punctual_core::attempt::Attempt { answer: Answer::Status(200), reason: Reason::Accepted, ..attempt(1) };
+    let late = transition::late(&before, &evidence, true, &stamp(8, "late")).expect("a late success");
+    let noted = apply(ledger, &late).await;
+    assert_eq!((noted.late_success, noted.version, noted.state), (Some(1), before.version, State::Delivering));
+    let blind = transition::finished(&before, &called(3, 503), retry(), &terms(), 0.5, &stamp(9, "deliver")).expect("finished");
+    assert_eq!(ledger.write(&blind).await.unwrap(), Written::Conflict(Box::new(noted.clone())));
+    let seeing = transition::finished(&noted, &called(3, 503), retry(), &terms(), 0.5, &stamp(9, "deliver")).expect("finished");
+    let now = apply(ledger, &seeing).await;
+    assert_eq!((now.state, now.reason), (State::Delivered, Some(Reason::LateEvidence)));
+    assert_eq!(now, seeing.after);
+}
+
+pub(crate) async fn late_evidence_fills_one_attempt_and_the_next_is_appended(world: &impl World) {
+    let ledger = world.ledger();
+    let mut before = delivering(1);
+    before.attempts = vec![attempt(1), attempt(2)];
+    before.attempts[1].answer = Answer::Unknown;
+    seed(ledger, &before).await;
+    let evidence = transition::late(&before, &attempt(2), false, &stamp(8, "late")).expect("evidence");
+    let outcome = transition::finished(&before, &called(3, 503), retry(), &terms(), 0.5, &stamp(9, "deliver")).expect("finished");
+    apply(ledger, &evidence).await;
+    let now = apply(ledger, &outcome).await;
+    let answers: Vec<Answer> = now.attempts.iter().map(|attempt| attempt.answer).collect();
+    assert_eq!(answers, [Answer::Status(503); 3], "filled, and not overwritten by who did not see it");
+    assert_eq!(now.attempts[1], attempt(2));
+    assert_eq!(now.attempts[2].number, 3);
+}
+
+pub(crate) async fn a_row_with_every_field_round_trips(world: &impl World) {
+    let ledger = world.ledger();
+    let (all, none) = (full(1), row(2));
+    seed(ledger, &all).await;
+    seed(ledger, &none).await;
+    assert_eq!(stored(ledger, &all).await, all);
+    // Every field goes, every field comes.
+    let fields_of = |from: &Delivery, like: &Delivery| {
+        let mut after = Delivery { id: from.id.clone(), idempotency_key: from.idempotency_key.clone(), ..like.clone() };
+        after.attempts = if from.attempts.is_empty() { like.attempts.clone() } else { from.attempts.clone() };
+        after.history = from.history.clone();
+        after.history.push(line(9, like.state, "swap"));
+        after
+    };
+    for (from, like) in [(&all, &none), (&none, &all)] {
+        let transition = Transition { before: from.clone(), after: fields_of(from, like) };
+        assert_eq!(apply(ledger, &transition).await, transition.after);
+    }
+}
