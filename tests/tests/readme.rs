@@ -1,0 +1,61 @@
+//! I keep the README true: what it says of states, commands and files is read from the same source as the code.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail loudly")]
+
+use punctual_core::state::State;
+use punctual_tests::stack::root;
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+#[test]
+fn the_state_table_is_the_codes_own() {
+    let readme = read("README.md");
+    let (_, rest) = readme.split_once("<!-- states").expect("the table's begin");
+    let (table, _) = rest.split_once("<!-- /states -->").expect("the table's end");
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+    let expected: Vec<String> = State::ALL
+        .into_iter()
+        .map(|state| {
+            let doc = state.doc();
+            format!("| `{state}` | {} | {} | {} |", doc.evidence, doc.moved_by, doc.first_action)
+        })
+        .collect();
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn every_link_leads_to_a_file() {
+    for document in ["README.md", "infra/README.md"] {
+        let text = read(document);
+        let folder = root().join(document).parent().expect("a folder").to_path_buf();
+        let links: Vec<&str> = text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+        for link in links.iter().filter(|link| !link.starts_with("http")) {
+            let path = link.split('#').next().unwrap_or_default();
+            assert!(path.is_empty() || folder.join(path).exists(), "{document} links to {link}");
+        }
+    }
+}
+
+#[test]
+fn every_make_target_and_event_that_is_named_exists() {
+    let makefile = read("Makefile");
+    let readme = read("README.md");
+    let targets: Vec<&str> = readme.split("`make ").skip(1).filter_map(|rest| rest.split(['`', ' ']).next()).collect();
+    assert!(targets.contains(&"demo") && targets.contains(&"test"), "{targets:?}");
+    for target in targets {
+        assert!(makefile.lines().any(|line| line.starts_with(&format!("{target}:"))), "make {target}");
+    }
+    let events: Vec<&str> = readme.split("events/").skip(1).filter_map(|rest| rest.split(['`', ')', ']']).next()).collect();
+    for event in events.iter().filter(|event| event.ends_with(".json")) {
+        assert!(root().join("events").join(event).exists(), "events/{event}");
+    }
+}
+
+#[test]
+fn main_files_only_wire() {
+    for function in ["dispatch", "deliver", "schedule", "inspect", "operate"] {
+        let lines = read(&format!("functions/{function}/src/main.rs")).lines().count();
+        assert!(lines <= 60, "functions/{function}/src/main.rs has {lines} lines");
+    }
+}
