@@ -37,7 +37,19 @@ impl Transition {
     /// Whether the guard still holds for the row as it is now.
     #[must_use]
     pub fn admits(&self, current: &Delivery) -> bool {
-        current.version == self.before.version && current.late_success == self.before.late_success && !self.is_mine(current)
+        current.version == self.before.version
+            && current.late_success == self.before.late_success
+            && (!self.depends_on_hold() || current.hold == self.before.hold)
+            && !self.is_mine(current)
+    }
+
+    /// Whether the hold must be as it was read: where it decides when dispatch next looks, or is itself what changes.
+    /// A release or a freeze that came in between is then a conflict, and the row is decided again.
+    #[must_use]
+    pub fn depends_on_hold(&self) -> bool {
+        let sleeps = self.after.state == State::Scheduled && self.before.hold.is_some();
+        let changes = self.after.hold != self.before.hold || self.after.wake_at != self.before.wake_at;
+        sleeps || (self.after.version == self.before.version && changes)
     }
 
     /// Whether a refusing row is in truth the result of this very write, whose answer was lost on the wire. Its line of

@@ -31,6 +31,12 @@ fn condition(transition: &Transition, p: &mut Placeholders) -> String {
             None => p.call("attribute_not_exists", names::LATE_SUCCESS),
         },
     ];
+    if transition.depends_on_hold() {
+        all.push(match &before.hold {
+            Some(hold) => p.compare(names::HOLD, "=", row::encode_hold(hold)),
+            None => p.call("attribute_not_exists", names::HOLD),
+        });
+    }
     if after.version == before.version
         && after.history.len() > before.history.len()
         && let Some(last) = after.history.last()

@@ -104,7 +104,7 @@ pub(crate) fn encode(row: &Delivery) -> Item {
     item
 }
 
-fn encode_hold(hold: &Hold) -> AttributeValue {
+pub(crate) fn encode_hold(hold: &Hold) -> AttributeValue {
     AttributeValue::M(HashMap::from([
         (names::HOLD_SINCE.to_owned(), text(hold.since)),
         (names::HOLD_BY.to_owned(), text(&hold.by)),
