@@ -1,6 +1,6 @@
 //! I take a batch: every record on its own, and a response that names exactly those that must be seen again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
@@ -8,7 +8,7 @@ use futures::future::join_all;
 use punctual_core::destination::Destination;
 use punctual_core::id::DestinationId;
 use punctual_core::message::{Message, MessageError};
-use punctual_core::ports::{Control, DeadLetters, Ledger, Queue, Secrets, Time, Webhook};
+use punctual_core::ports::{Control, DeadLetters, Ledger, PortError, Queue, Secrets, Time, Webhook};
 use punctual_core::settings::Settings;
 use punctual_core::time::Timestamp;
 use punctual_flows::chain;
@@ -18,7 +18,7 @@ use crate::tally::Tally;
 use crate::{Deliver, Disposition};
 
 /// A message that failed for a passing reason is seen again after this.
-const TRY_AGAIN: Duration = Duration::from_secs(5);
+pub const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// The longest visibility that a received message is given here.
 const MAX_HIDE_SECONDS: u64 = 900;
 
@@ -27,6 +27,8 @@ const MAX_HIDE_SECONDS: u64 = 900;
 pub struct Known {
     /// The destinations that the messages name, as of now.
     pub destinations: BTreeMap<DestinationId, Destination>,
+    /// Those of them that cannot be read: their records wait, and take no other along.
+    pub unreadable: BTreeSet<DestinationId>,
     /// The switches, as of now.
     pub settings: Settings,
 }
@@ -64,10 +66,8 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         let ids: Vec<DestinationId> =
             records.iter().filter_map(|r| r.message.as_ref().ok()).map(|m| m.destination_id.clone()).collect();
         let mut tally = Tally { received: records.len(), ..Tally::default() };
-        let dispositions = match self.control.lookup(&ids).await {
-            Ok((destinations, settings)) => {
-                let destinations = destinations.into_iter().map(|d| (d.spec.id.clone(), d)).collect();
-                let known = Known { destinations, settings };
+        let dispositions = match self.known(&ids).await {
+            Ok(known) => {
                 let done = join_all(records.iter().map(|record| self.record(record, &known))).await;
                 done.into_iter()
                     .map(|(disposition, part)| {
@@ -83,6 +83,34 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             }
         };
         (self.respond(event, &dispositions).await, tally)
+    }
+
+    /// Looks the destinations up, in one read. Where one of them is corrupt they are looked up one by one.
+    async fn known(&self, ids: &[DestinationId]) -> Result<Known, PortError> {
+        let mut known = Known { destinations: BTreeMap::new(), unreadable: BTreeSet::new(), settings: Settings::default() };
+        match self.control.lookup(ids).await {
+            Ok((destinations, settings)) => {
+                known.destinations = destinations.into_iter().map(|d| (d.spec.id.clone(), d)).collect();
+                known.settings = settings;
+            }
+            Err(PortError::Corrupt { .. }) => {
+                for id in ids.iter().collect::<BTreeSet<_>>() {
+                    match self.control.lookup(std::slice::from_ref(id)).await {
+                        Ok((destinations, settings)) => {
+                            known.destinations.extend(destinations.into_iter().map(|d| (d.spec.id.clone(), d)));
+                            known.settings = settings;
+                        }
+                        Err(error @ PortError::Corrupt { .. }) => {
+                            tracing::error!(by = %self.by, destination_id = %id, error = %error, "a destination cannot be read");
+                            known.unreadable.insert(id.clone());
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(known)
     }
 
     async fn record(&self, record: &Record<'_>, known: &Known) -> (Disposition, Tally) {

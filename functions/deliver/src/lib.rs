@@ -40,8 +40,6 @@ pub struct Deliver<'a, L, C, Q, D, S, W, T> {
     pub time: &'a T,
     /// The stage's safety margin.
     pub margin: Duration,
-    /// When a message counts as overdue.
-    pub handoff_threshold: Duration,
     /// Joins history and logs.
     pub by: Correlation,
 }

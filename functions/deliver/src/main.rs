@@ -47,7 +47,6 @@ async fn batch(wired: &Wired, event: LambdaEvent<SqsEvent>) -> anyhow::Result<Sq
         secrets,
         webhook,
         margin: config.margin,
-        handoff_threshold: config.handoff_threshold,
         by: Correlation::of_request(&event.context.request_id),
     };
     let (response, tally) = deliver.handle(&event.payload).await;

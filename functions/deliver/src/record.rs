@@ -1,5 +1,6 @@
 //! I take one record from its text to a claimed row, in the order of cost: what can be decided without a write first.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use punctual_core::acquire::{Acquire, Claimer, can_start};
@@ -18,7 +19,7 @@ use punctual_core::transition::{self, QUEUE_REACH, Terms};
 use punctual_flows::bury::bury;
 use punctual_flows::{FlowError, stamp};
 
-use crate::batch::{Known, Record};
+use crate::batch::{Known, Record, TRY_AGAIN};
 use crate::tally::Tally;
 use crate::{CLOCK_BOUND, Deliver, Disposition, MAX_WAIT, RESERVE};
 
@@ -45,6 +46,10 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                 return Ok(Disposition::Acknowledge);
             }
         };
+        if known.unreadable.contains(&message.destination_id) {
+            tally.failed += 1;
+            return Ok(Disposition::HideFor(TRY_AGAIN));
+        }
         let Some(destination) = known.destinations.get(&message.destination_id) else {
             return self.without_destination(message, record, tally).await;
         };
@@ -188,7 +193,6 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             margin: destination.margin(self.margin),
             retry_mode: known.settings.retry_mode,
             queue_reach,
-            handoff_threshold: self.handoff_threshold,
         }
     }
 
@@ -232,7 +236,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     async fn elsewhere_or_dead(&self, row: Delivery, record: &Record<'_>, tally: &mut Tally) -> Result<Disposition, FlowError> {
         let (destinations, settings) = self.control.lookup(std::slice::from_ref(&row.destination)).await?;
         if let Some(destination) = destinations.into_iter().next() {
-            let known = Known { destinations: std::collections::BTreeMap::new(), settings };
+            let known = Known { destinations: BTreeMap::new(), unreadable: BTreeSet::new(), settings };
             return self.settle(row, &destination, record, &known, tally).await;
         }
         let Ok(dead) = transition::dead_without_attempt(&row, Reason::UnknownDestination, &stamp(self.time, &self.by)?) else {

@@ -30,7 +30,7 @@ async fn tick(config: &DispatchConfig, aws: &Aws, metrics: Metrics, event: Lambd
         time: &time,
         rules: Rules { horizon: release.horizon, lease: release.lease },
         margin: release.margin,
-        handoff_threshold: release.handoff_threshold,
+        handoff_threshold: config.handoff_threshold,
         by: Correlation::of_request(&event.context.request_id),
     };
     let summary =

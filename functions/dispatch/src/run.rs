@@ -12,7 +12,7 @@ use punctual_core::ports::{Acquired, Control, Cursor, DeadLetters, Ledger, Queue
 use punctual_flows::release::{CHUNK, CONCURRENCY, Releaser, Rules};
 use punctual_flows::{FlowError, chain};
 
-use crate::scan::scan;
+use crate::scan::{Window, scan};
 use crate::settle::Settler;
 use crate::summary::Summary;
 
@@ -120,7 +120,8 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
     ) -> Result<(), FlowError> {
         let now = self.time.now()?;
         let until = now.lo.plus(self.rules.horizon);
-        let scan = scan(self.ledger, self.control, destination, cursors, until, now, summary).await?;
+        let margin = destination.margin(self.margin);
+        let scan = scan(self.ledger, self.control, destination, cursors, Window { until, now, margin }, summary).await?;
         note_overdue(&scan.fresh, now, summary);
         summary.outstanding += scan.outstanding;
 
@@ -129,7 +130,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             releaser: &releaser,
             dead_letters: self.dead_letters,
             handoff_threshold: self.handoff_threshold,
-            margin: destination.margin(self.margin),
+            margin,
             destination,
             may_claim: true,
         };

@@ -2,6 +2,9 @@
 //!
 //! Entries are hints. I claim nothing.
 
+use std::time::Duration;
+
+use punctual_core::acquire::can_start;
 use punctual_core::admission::Candidate;
 use punctual_core::clock::Now;
 use punctual_core::delivery::Lane;
@@ -19,7 +22,7 @@ const PAGE: u32 = 250;
 pub struct Scan {
     /// Nobody holds these, as far as the index knows.
     pub fresh: Vec<Candidate>,
-    /// Their hold has ended: read them before deciding.
+    /// Their hold has ended, or their deadline can no longer be met: read them before deciding.
     pub ended: Vec<Candidate>,
     /// Held and in order.
     pub outstanding: usize,
@@ -27,7 +30,18 @@ pub struct Scan {
     pub complete: bool,
 }
 
-/// Reads all lanes of a destination up to `until`, at most what can be in flight twice over, each lane from where the
+/// Which part of the lanes is read, and how it is judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// Entries up to this instant.
+    pub until: Timestamp,
+    /// The database's time.
+    pub now: Now,
+    /// The destination's safety margin.
+    pub margin: Duration,
+}
+
+/// Reads all lanes of a destination, at most what can be in flight twice over, each lane from where the
 /// last run stopped early.
 ///
 /// # Errors
@@ -37,10 +51,10 @@ pub async fn scan<L: Ledger, C: Control>(
     control: &C,
     destination: &Destination,
     cursors: &[(Lane, Cursor)],
-    until: Timestamp,
-    now: Now,
+    window: Window,
     summary: &mut Summary,
 ) -> Result<Scan, PortError> {
+    let Window { until, now, margin } = window;
     let mut scan = Scan { complete: true, ..Scan::default() };
     let most = usize::try_from(destination.spec.max_in_flight).unwrap_or(usize::MAX).saturating_mul(2).saturating_add(500);
     let per_lane = most.div_ceil(usize::from(destination.spec.shards.max(1)));
@@ -57,7 +71,9 @@ pub async fn scan<L: Ledger, C: Control>(
             summary.seen += page.candidates.len();
             read += page.candidates.len();
             for candidate in page.candidates {
+                let hopeless = !can_start(candidate.deliver_by, margin, now);
                 match candidate.held_until {
+                    None if hopeless => scan.ended.push(candidate),
                     None => scan.fresh.push(candidate),
                     Some(end) if now.reached(end) => scan.ended.push(candidate),
                     Some(_) => scan.outstanding += 1,

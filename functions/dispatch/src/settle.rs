@@ -97,7 +97,6 @@ impl<L: Ledger, Q: Queue, D: DeadLetters, T: Time> Settler<'_, L, Q, D, T> {
             margin: self.margin,
             retry_mode: RetryMode::Retry,
             queue_reach: Duration::ZERO,
-            handoff_threshold: self.handoff_threshold,
         }
     }
 }

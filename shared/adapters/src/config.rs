@@ -107,8 +107,6 @@ pub struct Release {
     pub margin: Duration,
     /// How long a dispatch run holds a row; 10 to 300 s.
     pub lease: Duration,
-    /// When a message counts as overdue; 10 to 3,600 s.
-    pub handoff_threshold: Duration,
 }
 
 /// Dispatch's configuration.
@@ -120,6 +118,8 @@ pub struct DispatchConfig {
     pub queues: Queues,
     /// How rows are released.
     pub release: Release,
+    /// When a message counts as overdue; 10 to 3,600 s.
+    pub handoff_threshold: Duration,
 }
 
 /// Deliver's configuration.
@@ -133,8 +133,6 @@ pub struct DeliverConfig {
     pub rules: StageRules,
     /// The stage's safety margin before a deadline; 1 to 600 s.
     pub margin: Duration,
-    /// When a message counts as overdue; 10 to 3,600 s.
-    pub handoff_threshold: Duration,
 }
 
 /// Schedule's configuration.
@@ -189,7 +187,6 @@ fn release(reader: &mut Reader<'_>) -> Release {
         horizon: reader.seconds("HORIZON_SECONDS", 60, 840),
         margin: margin(reader),
         lease: reader.seconds("DISPATCH_LEASE_SECONDS", 10, 300),
-        handoff_threshold: handoff_threshold(reader),
     }
 }
 
@@ -222,11 +219,16 @@ macro_rules! from_lookup {
     };
 }
 
-from_lookup!(DispatchConfig, |r| Self { stage: stage(r), queues: queues(r), release: release(r) });
+from_lookup!(DispatchConfig, |r| Self {
+    stage: stage(r),
+    queues: queues(r),
+    release: release(r),
+    handoff_threshold: handoff_threshold(r)
+});
 from_lookup!(DeliverConfig, |r| {
     let stage = stage(r);
     let rules = rules(r, &stage);
-    Self { stage, queues: queues(r), rules, margin: margin(r), handoff_threshold: handoff_threshold(r) }
+    Self { stage, queues: queues(r), rules, margin: margin(r) }
 });
 from_lookup!(ScheduleConfig, |r| Self { stage: stage(r), queue_url: r.text("QUEUE_URL"), release: release(r) });
 from_lookup!(InspectConfig, |r| Self { stage: stage(r), margin: margin(r) });

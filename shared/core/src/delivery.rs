@@ -85,8 +85,8 @@ pub struct Delivery {
     pub next_attempt_at: Timestamp,
     /// When dispatch must next look; none once the row has left the wake index.
     pub wake_at: Option<Timestamp>,
-    /// The end of the last dispatch lease, or of the time that a deferred message needs: until then dispatch need not
-    /// look at the row itself. It is projected into the wake index.
+    /// The end of the last dispatch lease, or the instant of a deferred attempt: until then dispatch need not look at
+    /// the row itself, and then it reads the row before it decides. It is projected into the wake index.
     pub held_until: Option<Timestamp>,
     /// Who holds the lease of a `dispatching` or `delivering` row.
     pub lease_owner: Option<Owner>,

@@ -77,8 +77,6 @@ pub struct Terms<'a> {
     pub retry_mode: RetryMode,
     /// The longest wait that this message can still sleep through; at most [`QUEUE_REACH`].
     pub queue_reach: Duration,
-    /// How long after its instant a message counts as overdue.
-    pub handoff_threshold: Duration,
 }
 
 /// What every write brings along: when, and who.
@@ -125,7 +123,8 @@ fn wake_of_scheduled(row: &Delivery, margin: Duration) -> Timestamp {
 /// Turns a row into one that is dead or expired: it stays where dispatch sees it until its dead letter is sent.
 fn buried(mut after: Delivery, now: Now) -> Delivery {
     unleased(&mut after);
-    after.held_until = None;
+    // An ended hold: dispatch reads the row before it decides, whatever its rate has room for.
+    after.held_until = Some(now.lo);
     after.death = after.death.saturating_add(1);
     after.wake_at = Some(after.wake_at.map_or(now.lo, |wake| wake.min(now.lo)));
     after
@@ -429,7 +428,7 @@ fn deferred(
     after.rescues = 0;
     if after.state == State::Deferred {
         after.wake_at = Some(start);
-        after.held_until = Some(start.plus(terms.handoff_threshold));
+        after.held_until = Some(start);
     } else {
         after.held_until = None;
         after.message = None;
