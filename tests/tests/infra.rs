@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
+use punctual_adapters::telemetry::{DIMENSIONS, NAMESPACE, metric};
 use punctual_tests::stack::{FUNCTIONS, default_parameters, root, template};
 use serde_json::{Map, Value, json};
 use serde_norway::Value as Yaml;
@@ -29,21 +30,8 @@ const ENVIRONMENT: [(&str, &[&str]); 5] = [
             "SAFETY_MARGIN_SECONDS",
         ],
     ),
-    (
-        "deliver",
-        &[
-            "ALLOW_LOCAL_ENDPOINTS",
-            "DEAD_LETTER_QUEUE_URL",
-            "HANDOFF_THRESHOLD_SECONDS",
-            "QUEUE_URL",
-            "SAFETY_MARGIN_SECONDS",
-            "SECRET_PREFIX",
-        ],
-    ),
-    (
-        "schedule",
-        &["DISPATCH_LEASE_SECONDS", "HANDOFF_THRESHOLD_SECONDS", "HORIZON_SECONDS", "QUEUE_URL", "SAFETY_MARGIN_SECONDS"],
-    ),
+    ("deliver", &["ALLOW_LOCAL_ENDPOINTS", "DEAD_LETTER_QUEUE_URL", "QUEUE_URL", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"]),
+    ("schedule", &["DISPATCH_LEASE_SECONDS", "HORIZON_SECONDS", "QUEUE_URL", "SAFETY_MARGIN_SECONDS"]),
     ("inspect", &["SAFETY_MARGIN_SECONDS"]),
     ("operate", &["ALLOW_LOCAL_ENDPOINTS", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"]),
 ];
@@ -53,14 +41,14 @@ const SHARED: [&str; 4] = ["CONTROL_TABLE", "LEDGER_TABLE", "LOG_LEVEL", "STAGE"
 
 /// The calls each role may make: (role, resource as the template writes it, actions).
 const CALLS: &[(&str, &str, &[&str])] = &[
-    ("Dispatch", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"]),
+    ("Dispatch", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:UpdateItem"]),
     ("Dispatch", "${LedgerTable.Arn}/index/attention", &["dynamodb:Query"]),
     ("Dispatch", "${LedgerTable.Arn}/index/wake", &["dynamodb:Query"]),
-    ("Dispatch", "ControlTable.Arn", &["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]),
+    ("Dispatch", "ControlTable.Arn", &["dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Query"]),
     ("Dispatch", "DeliveryQueue.Arn", &["sqs:SendMessage"]),
     ("Dispatch", "DeadLetterQueue.Arn", &["sqs:SendMessage"]),
-    ("Deliver", "LedgerTable.Arn", &["dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]),
-    ("Deliver", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"]),
+    ("Deliver", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"]),
+    ("Deliver", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem"]),
     (
         "Deliver",
         "DeliveryQueue.Arn",
@@ -68,18 +56,14 @@ const CALLS: &[(&str, &str, &[&str])] = &[
     ),
     ("Deliver", "DeadLetterQueue.Arn", &["sqs:SendMessage"]),
     ("Deliver", SECRETS, &["secretsmanager:GetSecretValue"]),
-    (
-        "Schedule",
-        "LedgerTable.Arn",
-        &["dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"],
-    ),
-    ("Schedule", "ControlTable.Arn", &["dynamodb:GetItem", "dynamodb:Query"]),
+    ("Schedule", "LedgerTable.Arn", &["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]),
+    ("Schedule", "ControlTable.Arn", &["dynamodb:BatchGetItem"]),
     ("Schedule", "DeliveryQueue.Arn", &["sqs:SendMessage"]),
-    ("Inspect", "LedgerTable.Arn", &["dynamodb:GetItem", "dynamodb:Query"]),
+    ("Inspect", "LedgerTable.Arn", &["dynamodb:Query"]),
     ("Inspect", "${LedgerTable.Arn}/index/reference", &["dynamodb:Query"]),
-    ("Inspect", "ControlTable.Arn", &["dynamodb:GetItem"]),
-    ("Operate", "LedgerTable.Arn", &["dynamodb:GetItem", "dynamodb:UpdateItem"]),
-    ("Operate", "ControlTable.Arn", &["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]),
+    ("Inspect", "ControlTable.Arn", &["dynamodb:BatchGetItem"]),
+    ("Operate", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:UpdateItem"]),
+    ("Operate", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:PutItem"]),
     ("Tick", "DispatchFunction.Arn", &["lambda:InvokeFunction"]),
 ];
 
@@ -93,14 +77,14 @@ fn log_streams(function: &str) -> String {
     )
 }
 
-/// Metrics that the alarms read: (alarm, namespace, metric, the functions that write it). In the namespace `Punctual`
-/// every metric has exactly the dimensions `Stage` and `Function`.
+/// Metrics that the alarms read: (alarm, namespace, metric, the functions that write it). In the code's own namespace
+/// every metric has exactly the code's dimensions.
 const EXPECTED_METRICS: [(&str, &str, &str, &[&str]); 5] = [
-    ("OldestOverdueAlarm", "Punctual", "OldestOverdueSeconds", &["dispatch"]),
-    ("DispatchHeartbeatAlarm", "Punctual", "DispatchHeartbeat", &["dispatch"]),
-    ("ExpiredAlarm", "Punctual", "Expired", &["deliver", "dispatch"]),
+    ("OldestOverdueAlarm", NAMESPACE, metric::OLDEST_OVERDUE_SECONDS, &["dispatch"]),
+    ("DispatchHeartbeatAlarm", NAMESPACE, metric::DISPATCH_HEARTBEAT, &["dispatch"]),
+    ("ExpiredAlarm", NAMESPACE, metric::EXPIRED, &["deliver", "dispatch"]),
     ("DeadLettersAlarm", "AWS/SQS", "ApproximateNumberOfMessagesVisible", &[]),
-    ("DeadReachableAlarm", "Punctual", "DeadReachable", &["dispatch"]),
+    ("DeadReachableAlarm", NAMESPACE, metric::DEAD_REACHABLE, &["dispatch"]),
 ];
 
 // ------------------------------------------------------------------------------------------------ reading the template
@@ -618,6 +602,15 @@ fn every_parameter_says_what_it_is_for_and_is_in_the_readme() {
 
 // -------------------------------------------------------------------------------------------------------------- alarms
 
+/// The metrics that the code of a function writes.
+fn written_by(function: &str) -> &'static [&'static str] {
+    match function {
+        "dispatch" => metric::OF_DISPATCH,
+        "deliver" => metric::OF_DELIVER,
+        _ => &[],
+    }
+}
+
 #[test]
 fn there_are_five_alarms_each_on_a_metric_that_is_written() {
     let document = document();
@@ -636,15 +629,19 @@ fn there_are_five_alarms_each_on_a_metric_that_is_written() {
             assert_eq!(one["Namespace"], namespace, "{alarm}");
             assert_eq!(one["MetricName"], metric, "{alarm}");
             let dimensions = list(&one["Dimensions"]);
-            if namespace == "Punctual" {
-                assert_eq!(dimensions.len(), 2, "{alarm}");
-                assert_eq!(dimensions[0], json!({ "Name": "Stage", "Value": reference("Stage") }), "{alarm}");
-                assert_eq!(dimensions[1]["Name"], "Function", "{alarm}");
+            if namespace == NAMESPACE {
+                let names: Vec<_> = dimensions.iter().map(|one| one["Name"].as_str().unwrap()).collect();
+                assert_eq!(names, DIMENSIONS, "{alarm}");
+                assert_eq!(dimensions[0]["Value"], reference("Stage"), "{alarm}");
                 writers.push(dimensions[1]["Value"].as_str().unwrap().to_owned());
             }
         }
         writers.sort_unstable();
         assert_eq!(writers, functions, "{alarm}");
+        // Both functions may write it: each of those that the alarm reads must.
+        for function in functions {
+            assert!(written_by(function).contains(&metric), "{function} does not write {metric}, which {alarm} reads");
+        }
     }
 }
 
@@ -756,7 +753,12 @@ fn the_local_template_differs_from_the_file_in_the_listed_places_only() {
     let local = template::localise(&file, &default_parameters()).unwrap();
     let left: BTreeSet<&str> = file.lines().collect();
     let added: Vec<&str> = local.lines().filter(|line| !left.contains(line)).map(str::trim).collect();
-    let mut expected: Vec<String> = vec!["ScalingConfig: {MaximumConcurrency: 10}".to_owned()];
+    let mut expected: Vec<String> = vec![
+        "ScalingConfig: {MaximumConcurrency: 10}".to_owned(),
+        // For dispatch and for schedule.
+        "Action: [sqs:SendMessage, sqs:SendMessageBatch]".to_owned(),
+        "Action: [sqs:SendMessage, sqs:SendMessageBatch]".to_owned(),
+    ];
     expected.extend(FUNCTIONS.map(|name| format!("CodeUri: s3://{}/{name}.zip", template::BUCKET)));
     assert_eq!(sorted(added), sorted(expected.iter().map(String::as_str)));
     let names = |text: &str| -> BTreeSet<String> {
@@ -765,9 +767,12 @@ fn the_local_template_differs_from_the_file_in_the_listed_places_only() {
     };
     let removed: Vec<String> = names(&file).difference(&names(&local)).cloned().collect();
     assert_eq!(removed, template::NOT_EMULATED.map(|(name, _)| name));
-    let shorter = file.lines().count() - local.lines().count();
-    let block = file.split_once("\n  ExpiredAlarm:\n").unwrap().1.split_once("\n  DeadLettersAlarm:\n").unwrap().0;
-    assert_eq!(shorter, block.lines().count() + 1);
+    let block = |name: &str| {
+        let (_, rest) = file.split_once(&format!("\n  {name}:\n")).unwrap();
+        1 + rest.lines().take_while(|line| line.is_empty() || line.starts_with("   ")).count()
+    };
+    let removed_lines: usize = template::NOT_EMULATED.iter().map(|(name, _)| block(name)).sum();
+    assert_eq!(file.lines().count() - local.lines().count(), removed_lines);
 }
 
 #[test]

@@ -126,7 +126,6 @@ pub(crate) fn terms() -> Terms<'static> {
         margin: MARGIN,
         retry_mode: RetryMode::Retry,
         queue_reach: Duration::from_secs(900),
-        handoff_threshold: Duration::from_secs(120),
     }
 }
 
