@@ -28,6 +28,8 @@ const MOST_STEPS: usize = 8;
 /// SQS lets a message be hidden for 12 hours from its first receive in all; this much of it is left unused.
 const CEILING_SLACK: Duration = Duration::from_secs(600);
 const CEILING: Duration = Duration::from_secs(43_200);
+/// A message that meets a live lease is hidden for so much longer than the lease.
+const LEASE_SLACK: Duration = Duration::from_secs(1);
 /// Past this many receives a message has served: its row goes back to the ledger. Half of the queue's backstop.
 const MOST_RECEIVES: u32 = 500;
 
@@ -116,8 +118,9 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                     return Ok(Disposition::Acknowledge);
                 }
                 ForDeliver::Wait(at) if row.state == State::Delivering => {
+                    // An attempt is in flight: seen again once its lease has surely ended, not a moment before.
                     tally.waiting += 1;
-                    return Ok(Disposition::HideUntil(at));
+                    return Ok(Disposition::HideFor(at.since(now.lo) + LEASE_SLACK));
                 }
                 ForDeliver::Wait(at) => match self.wait_for(at, now).await? {
                     Ok(_) => continue,

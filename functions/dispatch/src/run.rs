@@ -134,9 +134,10 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             destination,
             may_claim: true,
         };
-        self.look_at(&settler, &scan.ended, summary).await?;
+        let taken_back = self.look_at(&settler, &scan.ended, summary).await?;
 
-        let most = budget(destination.capacity(), self.rules.horizon, TICK, summary.outstanding, scan.complete);
+        let outstanding = summary.outstanding + taken_back;
+        let most = budget(destination.capacity(), self.rules.horizon, TICK, outstanding, scan.complete);
         let waiting = scan.fresh.len();
         let admitted = nearest_deadline_first(scan.fresh, most);
         summary.left += waiting - admitted.len();
@@ -194,18 +195,18 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         Ok(())
     }
 
-    /// Reads rows whose hold has ended, and settles each.
+    /// Reads rows whose hold has ended, and settles each; gives how many were published.
     async fn look_at(
         &self,
         settler: &Settler<'_, L, Q, D, T>,
         candidates: &[Candidate],
         summary: &mut Summary,
-    ) -> Result<(), FlowError> {
+    ) -> Result<usize, FlowError> {
         let mut rescued = 0_usize;
         for chunk in candidates.chunks(CHUNK) {
             if self.out_of_time() || rescued >= RESCUE_CAP {
                 summary.stopped_early = true;
-                return Ok(());
+                break;
             }
             let ids: Vec<DeliveryId> = chunk.iter().map(|c| c.id.clone()).collect();
             let rows = self.ledger.read(&ids).await?;
@@ -213,7 +214,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             rescued += settled.len();
             summary.released.add(settler.releaser.publish(settled, settler.margin).await?);
         }
-        Ok(())
+        Ok(rescued)
     }
 
     async fn settle_all(
