@@ -11,7 +11,7 @@ use super::http::Api;
 
 /// A running server. It has a thread and a runtime of its own, so that it outlives the runtime of the test that began it.
 #[derive(Debug)]
-pub(super) struct Dynoxide {
+pub(crate) struct Dynoxide {
     endpoint: String,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -19,7 +19,7 @@ pub(super) struct Dynoxide {
 
 impl Dynoxide {
     /// Starts an empty in-memory database.
-    pub(super) fn start() -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).context("cannot find a free port")?;
         listener.set_nonblocking(true).context("cannot set up dynoxide's port")?;
         let endpoint = format!("http://{}", listener.local_addr().context("cannot read dynoxide's port")?);
@@ -47,7 +47,7 @@ impl Dynoxide {
         Ok(Self { endpoint, stop: Some(stop), thread: Some(thread) })
     }
 
-    pub(super) fn endpoint(&self) -> &str {
+    pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
     }
 

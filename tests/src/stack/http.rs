@@ -42,13 +42,13 @@ impl Invocation {
 
 /// The emulator's endpoints.
 #[derive(Debug)]
-pub(super) struct Api {
+pub(crate) struct Api {
     client: reqwest::Client,
     endpoint: String,
 }
 
 impl Api {
-    pub(super) fn new(endpoint: &str) -> Result<Self> {
+    pub(crate) fn new(endpoint: &str) -> Result<Self> {
         let client = reqwest::Client::builder().no_proxy().timeout(CALL_BOUND).build().context("cannot make an HTTP client")?;
         Ok(Self { client, endpoint: endpoint.to_owned() })
     }
@@ -185,7 +185,7 @@ impl Api {
         text(request, "changing the schedule").await.map(drop)
     }
 
-    pub(super) async fn dynamodb(&self, operation: &str, request: &Value) -> Result<Value> {
+    pub(crate) async fn dynamodb(&self, operation: &str, request: &Value) -> Result<Value> {
         let request = self
             .request(Method::POST, "dynamodb", "/")
             .header("content-type", "application/x-amz-json-1.0")

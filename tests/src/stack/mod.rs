@@ -7,9 +7,9 @@
 //! What the emulator does differently from AWS and forces on the template is listed in [`template`] and nowhere else.
 
 pub mod detached;
-mod dynamo;
+pub(crate) mod dynamo;
 mod emulator;
-mod http;
+pub(crate) mod http;
 pub mod package;
 pub mod process;
 pub mod template;

@@ -1,0 +1,85 @@
+//! The bench: what a delivery costs, measured on the shipped handlers and adapters.
+//!
+//! Units are the consumed capacity that dynoxide reports, with the tables and indexes of `infra/template.yaml`. Requests
+//! are counted where the SDK sends them, retries included: to DynamoDB those of schedule, dispatch (one whole run) and
+//! deliver; to SQS those of the adapter, and one `ReceiveMessage` and one `DeleteMessageBatch` per batch, which Lambda's
+//! poller makes. Its empty receives, the tick and the invocations themselves are not in these figures.
+
+pub mod bytes;
+pub mod calls;
+pub mod cost;
+mod longest;
+mod queue;
+pub mod report;
+pub mod speed;
+mod world;
+
+use anyhow::{Context as _, Result};
+
+use bytes::delivered_at;
+use cost::{Bill, Path, first_try};
+use report::Figure;
+
+/// The most write units of the ledger that a first-try delivery may cost.
+pub const WRITE_UNITS_GOAL: f64 = 10.0;
+/// The most bytes of the row of a first-try delivery.
+pub const ROW_BYTES_GOAL: f64 = 1_024.0;
+/// A full batch.
+const FULL: u32 = 10;
+
+/// Measures everything, prints it, and writes `target/bench.jsonl`; gives the figures that miss their goal.
+///
+/// # Errors
+/// If something cannot be measured, or the file cannot be written.
+pub async fn run() -> Result<Vec<Figure>> {
+    let single = [first_try(Path::Schedule, 1).await?, first_try(Path::Dispatch, 1).await?];
+    let full = [first_try(Path::Schedule, FULL).await?, first_try(Path::Dispatch, FULL).await?];
+    let migrated = first_try(Path::Migrated, 1).await?;
+    let speed = speed::measure().await?;
+    for bill in single.iter().chain([&migrated]) {
+        report::print_bill(bill);
+    }
+    for bill in single.iter().chain(&full) {
+        report::print_calls(bill);
+    }
+
+    let mut figures = cost_figures(&single, &full);
+    figures.push(Figure::new("ledger_write_units_per_migrated_delivery", migrated.ledger_write_units(), "write units", None));
+    for attempt in [1, 3, 10] {
+        let bytes = delivered_at(attempt)?;
+        let goal = (attempt == 1).then_some(ROW_BYTES_GOAL);
+        for (name, bytes) in [("row_bytes", bytes.at_its_end), ("row_bytes_at_most", bytes.at_most)] {
+            figures.push(Figure::new(format!("{name}_attempt_{attempt}"), f64::from(u32::try_from(bytes)?), "bytes", goal));
+        }
+    }
+    figures.push(Figure::new("schedule_write_units_per_reminder", speed.write_units_per_reminder, "write units", None));
+    figures.push(Figure::new("schedule_per_second", speed.schedule_per_second, "reminders/s", None));
+    figures.push(Figure::new("dispatch_claims_per_second", speed.claims_per_second, "rows/s", None));
+
+    report::print_figures(&figures);
+    let path = crate::stack::root().join("target/bench.jsonl");
+    std::fs::write(&path, report::json_lines(&figures)?).with_context(|| format!("write {}", path.display()))?;
+    Ok(figures.into_iter().filter(|figure| !figure.is_met()).collect())
+}
+
+/// The figures without a path in their name are those of the dearer path: release by dispatch costs a run on top.
+fn cost_figures(single: &[Bill; 2], full: &[Bill; 2]) -> Vec<Figure> {
+    let dearest = |bills: &[Bill; 2], value: fn(&Bill) -> f64| bills.iter().map(value).fold(0.0, f64::max);
+    let by_path = |value: fn(&Bill) -> f64| single.each_ref().map(value);
+    let [by_schedule, by_dispatch] = by_path(Bill::ledger_write_units);
+    let goal = Some(WRITE_UNITS_GOAL);
+    let [schedule_reads, dispatch_reads] = by_path(Bill::read_units);
+    vec![
+        Figure::new("ledger_write_units_per_delivery", by_schedule.max(by_dispatch), "write units", goal),
+        Figure::new("ledger_write_units_per_delivery_by_schedule", by_schedule, "write units", goal),
+        Figure::new("ledger_write_units_per_delivery_by_dispatch", by_dispatch, "write units", goal),
+        Figure::new("control_write_units_per_delivery", dearest(full, Bill::control_write_units), "write units", None),
+        Figure::new("control_write_units_per_delivery_batch_1", dearest(single, Bill::control_write_units), "write units", None),
+        Figure::new("read_units_per_delivery_by_schedule_batch_1", schedule_reads, "read units", None),
+        Figure::new("read_units_per_delivery_by_dispatch_batch_1", dispatch_reads, "read units", None),
+        Figure::new("dynamodb_calls_per_delivery", dearest(full, Bill::dynamodb_calls), "requests", None),
+        Figure::new("dynamodb_calls_per_delivery_batch_1", dearest(single, Bill::dynamodb_calls), "requests", None),
+        Figure::new("sqs_calls_per_delivery", dearest(full, Bill::sqs_calls), "requests", None),
+        Figure::new("sqs_calls_per_delivery_batch_1", dearest(single, Bill::sqs_calls), "requests", None),
+    ]
+}

@@ -1,0 +1,87 @@
+//! I print what was measured: tables for a person, JSON lines for a program.
+
+use serde::Serialize;
+
+use super::cost::Bill;
+
+/// One measured value.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figure {
+    /// Its name.
+    pub figure: String,
+    /// The value, rounded to three decimals.
+    pub value: f64,
+    /// What it counts.
+    pub unit: &'static str,
+    /// The most that it may be; none if it only informs.
+    pub goal: Option<f64>,
+}
+
+impl Figure {
+    /// A figure; its value is rounded.
+    #[must_use]
+    pub fn new(figure: impl Into<String>, value: f64, unit: &'static str, goal: Option<f64>) -> Self {
+        Self { figure: figure.into(), value: (value * 1_000.0).round() / 1_000.0, unit, goal }
+    }
+
+    /// Whether it has no goal, or meets it.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.goal.is_none_or(|goal| self.value <= goal)
+    }
+}
+
+/// One JSON object a line.
+///
+/// # Errors
+/// If a value is no number.
+pub fn json_lines(figures: &[Figure]) -> serde_json::Result<String> {
+    figures.iter().map(|figure| serde_json::to_string(figure).map(|line| line + "\n")).collect()
+}
+
+/// What each step cost.
+pub fn print_bill(bill: &Bill) {
+    println!("\nOne first-try delivery, {}, 512-byte payload, longest fields:\n", bill.path);
+    println!("    {:<10}{:<9}{:<22}{:>6}{:>8}{:>7}  of which indexes", "function", "table", "step", "calls", "writes", "reads");
+    for line in &bill.lines {
+        let usage = &line.usage;
+        let parts = usage.index_units.iter().filter(|(_, units)| **units > 0.0);
+        let indexes: Vec<String> = parts.map(|(index, units)| format!("{index} {units}")).collect();
+        println!(
+            "    {:<10}{:<9}{:<22}{:>6}{:>8}{:>7}  {}",
+            line.function,
+            line.table,
+            line.step,
+            usage.calls,
+            shown(usage.write_units),
+            shown(usage.read_units),
+            indexes.join(", ")
+        );
+    }
+    println!("    {:<47}{:>8}{:>7}", "ledger's writes, all reads", bill.ledger_write_units(), bill.read_units());
+    println!("    the row at its end: {} bytes", bill.row_bytes);
+}
+
+fn shown(units: f64) -> String {
+    if units == 0.0 { String::new() } else { units.to_string() }
+}
+
+/// Which requests a batch made.
+pub fn print_calls(bill: &Bill) {
+    let list = |counts: &super::calls::Counts| {
+        counts.iter().map(|(operation, count)| format!("{operation} {count}")).collect::<Vec<_>>().join(", ")
+    };
+    println!("\nRequests of a batch of {}, {}:", bill.deliveries, bill.path);
+    println!("    DynamoDB  {}", list(&bill.dynamodb_calls));
+    println!("    SQS       {}", list(&bill.sqs_calls));
+}
+
+/// All figures with their goals.
+pub fn print_figures(figures: &[Figure]) {
+    println!("\n    {:<48}{:>12}  {:<12}{:>8}", "figure", "value", "unit", "goal");
+    for figure in figures {
+        let goal = figure.goal.map_or(String::new(), |goal| format!("<= {goal}"));
+        let mark = if figure.is_met() { "" } else { "  MISSED" };
+        println!("    {:<48}{:>12}  {:<12}{goal:>8}{mark}", figure.figure, figure.value, figure.unit);
+    }
+}

@@ -1,0 +1,36 @@
+//! What `make bench` claims of cost is true of every build: the same code, for one delivery of each path.
+#![allow(clippy::expect_used, reason = "a test reports by panicking")]
+
+use punctual_tests::bench::bytes::delivered_at;
+use punctual_tests::bench::cost::{Path, first_try};
+use punctual_tests::bench::{ROW_BYTES_GOAL, WRITE_UNITS_GOAL};
+
+fn units_of(bill: &punctual_tests::bench::cost::Bill, step: &str) -> f64 {
+    bill.lines.iter().filter(|line| line.table == "ledger" && line.step == step).map(|line| line.usage.write_units).sum()
+}
+
+#[tokio::test]
+async fn a_first_try_delivery_stays_within_its_write_units_and_bytes_on_each_path() {
+    let goal_bytes = |bytes: usize| f64::from(u32::try_from(bytes).expect("a small number")) <= ROW_BYTES_GOAL;
+    for path in [Path::Schedule, Path::Dispatch] {
+        let bill = first_try(path, 1).await.expect("a delivery");
+        let units = bill.ledger_write_units();
+        assert!(units <= WRITE_UNITS_GOAL, "{path}: {units} write units: {:#?}", bill.lines);
+        assert!(goal_bytes(bill.row_bytes), "{path}: {} bytes", bill.row_bytes);
+        // The design's own breakdown; a step that nobody bills is one that nobody measured.
+        let steps = ["payload", "create", "claim", "queued", "delivering", "outcome"];
+        assert_eq!(steps.map(|step| units_of(&bill, step)), [1.0, 3.0, 2.0, 1.0, 1.0, 2.0], "{path}");
+        assert_eq!(steps.map(|step| units_of(&bill, step)).iter().sum::<f64>(), units, "{path}: a step is not named");
+    }
+    let bytes = delivered_at(1).expect("a life");
+    assert!(goal_bytes(bytes.at_its_end) && goal_bytes(bytes.at_most), "{bytes:?}");
+}
+
+#[tokio::test]
+async fn a_full_batch_shares_its_requests() {
+    let single = first_try(Path::Dispatch, 1).await.expect("a delivery");
+    let full = first_try(Path::Dispatch, 10).await.expect("ten deliveries");
+    assert_eq!(full.ledger_write_units(), single.ledger_write_units(), "a batch changes no row's cost");
+    assert_eq!((single.sqs_calls(), full.sqs_calls()), (3.0, 0.3), "send, receive, delete: each once per batch");
+    assert!(full.dynamodb_calls() < single.dynamodb_calls(), "{:?} {:?}", full.dynamodb_calls, single.dynamodb_calls);
+}
