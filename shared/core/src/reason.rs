@@ -97,6 +97,10 @@ reasons! {
     DestinationPaused = "destination_paused",
     /// The next try is too far away for the queue.
     TooFarForQueue = "too_far_for_queue",
+    /// It was taken back.
+    Cancelled = "cancelled",
+    /// It got other instants.
+    Rescheduled = "rescheduled",
     /// The dead-letter message was sent.
     DeadLetterSent = "dead_letter_sent",
     /// The message body is not a message of ours.

@@ -19,6 +19,10 @@ use crate::settings::RetryMode;
 use crate::state::{Event, Refusal, State, Verdict, verdict};
 use crate::time::Timestamp;
 
+mod recall;
+
+pub use recall::{Instants, cancelled, may_have_been_delivered, rescheduled};
+
 /// The longest wait that a queue message can sleep through: SQS's largest delay.
 pub const QUEUE_REACH: Duration = Duration::from_secs(900);
 /// So many attempts in a row without an outcome are a crash loop.

@@ -1,0 +1,209 @@
+//! I take a delivery back, or move it to other instants: what a producer or an operator asks for after the fact.
+//!
+//! Both are one write, and only that write is the acknowledgement. Both are refused while a deliver lease may be live:
+//! a call that cannot be called back must not be promised away. A lease that has surely ended is no obstacle: its
+//! attempt is closed as unknown in the same write.
+
+use std::time::Duration;
+
+use super::{Stamp, Transition, done, moved, unknown, unleased, wake_of_scheduled};
+use crate::attempt::Answer;
+use crate::delivery::Delivery;
+use crate::reason::Reason;
+use crate::state::{Event, Refusal, State};
+use crate::time::Timestamp;
+
+/// The instants that a delivery is moved to. The caller has checked them: `deliver_by` is the later one, and not past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instants {
+    /// Not called before this instant.
+    pub deliver_after: Timestamp,
+    /// The business deadline: a call ends by this instant.
+    pub deliver_by: Timestamp,
+}
+
+/// The row is taken back: no call starts after this write. A dead letter that it still owes is not sent any more.
+///
+/// # Errors
+/// [`Refusal::InFlight`] while an attempt may be in flight, or while the success of one waits to be written;
+/// [`Refusal::Terminal`] if the row is at its end.
+pub fn cancelled(row: &Delivery, stamp: &Stamp) -> Result<Transition, Refusal> {
+    let mut after = moved(&settled(row, stamp)?, Event::Cancel, None, Some(Reason::Cancelled), stamp)?;
+    after.version = row.version.saturating_add(1);
+    unleased(&mut after);
+    after.held_until = None;
+    after.wake_at = None;
+    Ok(done(row, after))
+}
+
+/// The row goes back to the ledger with other instants, under the same identity; its attempts stay and count. A wait
+/// that a failed attempt has set (the policy's, or the receiver's `Retry-After`) is not undercut by an earlier instant.
+///
+/// # Errors
+/// [`Refusal::InFlight`] while an attempt may be in flight, or while the success of one waits to be written;
+/// [`Refusal::Terminal`] if the row is at its end.
+pub fn rescheduled(row: &Delivery, to: Instants, margin: Duration, stamp: &Stamp) -> Result<Transition, Refusal> {
+    let mut after = moved(&settled(row, stamp)?, Event::Reschedule, None, Some(Reason::Rescheduled), stamp)?;
+    after.version = row.version.saturating_add(1);
+    unleased(&mut after);
+    after.held_until = None;
+    after.message = None;
+    after.rescues = 0;
+    let waits = row.next_attempt_at > row.deliver_after;
+    after.next_attempt_at = if waits { row.next_attempt_at.max(to.deliver_after) } else { to.deliver_after };
+    after.deliver_after = to.deliver_after;
+    after.deliver_by = to.deliver_by;
+    after.wake_at = Some(wake_of_scheduled(&after, margin));
+    Ok(done(row, after))
+}
+
+/// Whether a call of this row may have had its effect without a 2xx having been recorded: the answer of one is unknown,
+/// or was lost on the way.
+#[must_use]
+pub fn may_have_been_delivered(row: &Delivery) -> bool {
+    row.attempts.iter().any(|attempt| {
+        attempt.answer == Answer::Unknown || matches!(attempt.reason, Reason::Timeout | Reason::ConnectionCut | Reason::Accepted)
+    })
+}
+
+/// The row without an open attempt: one whose lease has surely ended is closed as unknown, as anybody else would do it.
+fn settled(row: &Delivery, stamp: &Stamp) -> Result<Delivery, Refusal> {
+    if row.state != State::Delivering {
+        return Ok(row.clone());
+    }
+    if row.lease_may_be_live(stamp.now) || row.late_success.is_some() {
+        return Err(Refusal::InFlight);
+    }
+    let number = row.next_attempt();
+    let mut closed = row.clone();
+    closed.attempts.push(unknown(row, number));
+    moved(&closed, Event::ReturnToLedger, Some(number), Some(Reason::OutcomeUnknown), stamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Now;
+    use crate::delivery::Hold;
+    use crate::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, Owner, Reference};
+
+    const MARGIN: Duration = Duration::from_secs(60);
+
+    fn at(minute: i64) -> Timestamp {
+        Timestamp::from_millis(1_796_115_600_000 + minute * 60_000)
+    }
+
+    fn stamp(minute: i64) -> Stamp {
+        Stamp { now: Now::exactly(at(minute)), by: Correlation::new("op").expect("a token") }
+    }
+
+    fn row(state: State) -> Delivery {
+        let id = DeliveryId::new("dlv_x").expect("an id");
+        Delivery {
+            idempotency_key: IdempotencyKey::from(&id),
+            id,
+            reference: Reference::new("c-1").expect("a reference"),
+            destination: DestinationId::new("crm").expect("a destination"),
+            shard: 0,
+            content: Content::new("abc").expect("a hash"),
+            state,
+            version: 7,
+            deliver_after: at(10),
+            deliver_by: at(60),
+            next_attempt_at: at(10),
+            wake_at: Some(at(10)),
+            held_until: None,
+            lease_owner: None,
+            lease_until: None,
+            message: None,
+            reason: None,
+            attempts: Vec::new(),
+            granted: 0,
+            rescues: 3,
+            late_success: None,
+            hold: None,
+            death: 0,
+            dlq_sent: 0,
+            history: Vec::new(),
+        }
+    }
+
+    fn delivering(until: i64) -> Delivery {
+        let owner = Owner::new("o1").ok();
+        Delivery { lease_owner: owner, lease_until: Some(at(until)), held_until: Some(at(12)), ..row(State::Delivering) }
+    }
+
+    const TO: fn(i64, i64) -> Instants = |after, by| Instants { deliver_after: at(after), deliver_by: at(by) };
+
+    #[test]
+    fn a_cancel_is_one_write_in_every_state_but_a_live_or_terminal_one() {
+        for state in State::ALL.into_iter().filter(|s| *s != State::Delivering) {
+            let row = row(state);
+            match cancelled(&row, &stamp(11)) {
+                Err(refusal) => assert!(state.is_terminal() && refusal == Refusal::Terminal, "{state}"),
+                Ok(Transition { before, after }) => {
+                    assert!(!state.is_terminal() && before == row, "{state}");
+                    assert_eq!((after.state, after.version, after.wake_at), (State::Cancelled, 8, None));
+                    assert_eq!(after.reason, Some(Reason::Cancelled));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_reschedule_keeps_identity_and_attempts_and_wakes_at_the_new_due_time() {
+        for state in State::ALL.into_iter().filter(|s| *s != State::Delivering) {
+            let row = row(state);
+            match rescheduled(&row, TO(5, 90), MARGIN, &stamp(3)) {
+                Err(refusal) => assert!(state.is_terminal() && refusal == Refusal::Terminal, "{state}"),
+                Ok(Transition { after, .. }) => {
+                    assert_eq!((after.state, after.version, after.rescues), (State::Scheduled, 8, 0));
+                    assert_eq!((after.next_attempt_at, after.wake_at, after.held_until), (at(5), Some(at(5)), None));
+                    assert_eq!((after.deliver_after, after.deliver_by), (at(5), at(90)));
+                    assert_eq!((&after.id, &after.idempotency_key), (&row.id, &row.idempotency_key));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn both_are_refused_until_the_lease_has_surely_ended() {
+        let row = delivering(20);
+        assert_eq!(cancelled(&row, &stamp(19)).err(), Some(Refusal::InFlight));
+        assert_eq!(rescheduled(&row, TO(30, 90), MARGIN, &stamp(19)).err(), Some(Refusal::InFlight));
+        // The database may be past the end already, but it is not certain.
+        let unsure = Stamp { now: Now { lo: at(19), hi: at(21) }, ..stamp(0) };
+        assert_eq!(cancelled(&row, &unsure).err(), Some(Refusal::InFlight));
+        for changed in [cancelled(&row, &stamp(20)), rescheduled(&row, TO(30, 90), MARGIN, &stamp(20))] {
+            let after = changed.expect("allowed").after;
+            assert_eq!((after.version, after.lease_until, after.attempts.len()), (8, None, 1));
+            assert!(may_have_been_delivered(&after));
+            let lines: Vec<String> = after.history.iter().map(|e| format!("{}{:?}", e.state, e.attempt)).collect();
+            assert_eq!(lines[0], "scheduledSome(1)");
+        }
+    }
+
+    #[test]
+    fn a_success_that_waits_for_its_write_is_not_taken_back() {
+        let row = Delivery { late_success: Some(1), ..delivering(20) };
+        assert_eq!(cancelled(&row, &stamp(30)).err(), Some(Refusal::InFlight));
+        assert_eq!(rescheduled(&row, TO(40, 90), MARGIN, &stamp(30)).err(), Some(Refusal::InFlight));
+    }
+
+    #[test]
+    fn a_receivers_wait_is_not_undercut_and_a_first_due_time_is_no_wait() {
+        let waits = Delivery { next_attempt_at: at(25), ..row(State::Deferred) };
+        assert_eq!(rescheduled(&waits, TO(12, 90), MARGIN, &stamp(11)).expect("allowed").after.next_attempt_at, at(25));
+        assert_eq!(rescheduled(&waits, TO(40, 90), MARGIN, &stamp(11)).expect("allowed").after.next_attempt_at, at(40));
+        let moved = rescheduled(&row(State::Scheduled), TO(40, 90), MARGIN, &stamp(3)).expect("allowed").after;
+        assert_eq!(rescheduled(&moved, TO(5, 90), MARGIN, &stamp(4)).expect("allowed").after.next_attempt_at, at(5));
+    }
+
+    #[test]
+    fn a_held_row_stays_held_and_sleeps() {
+        let hold = Some(Hold { since: at(1), by: "ann".into(), why: "asked".into() });
+        let after = rescheduled(&Delivery { hold, ..row(State::Scheduled) }, TO(40, 90), MARGIN, &stamp(3)).expect("allowed").after;
+        assert!(after.hold.is_some());
+        assert_eq!(after.wake_at, Some(at(89)));
+    }
+}
