@@ -22,8 +22,10 @@ async fn a_first_try_delivery_stays_within_its_write_units_and_bytes_on_each_pat
         assert_eq!(steps.map(|step| units_of(&bill, step)), [1.0, 3.0, 2.0, 1.0, 1.0, 2.0], "{path}");
         assert_eq!(steps.map(|step| units_of(&bill, step)).iter().sum::<f64>(), units, "{path}: a step is not named");
     }
-    let bytes = delivered_at(1).expect("a life");
-    assert!(goal_bytes(bytes.at_its_end) && goal_bytes(bytes.at_most), "{bytes:?}");
+    for migrated in [false, true] {
+        let bytes = delivered_at(1, migrated).expect("a life");
+        assert!(goal_bytes(bytes.at_its_end) && goal_bytes(bytes.at_most), "migrated: {migrated}, {bytes:?}");
+    }
 }
 
 #[tokio::test]

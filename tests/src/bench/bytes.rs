@@ -8,7 +8,9 @@ use punctual_core::acquire::Claimer;
 use punctual_core::clock::Now;
 use punctual_core::delivery::Delivery;
 use punctual_core::history::HistoryEntry;
-use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference};
+use punctual_core::id::{
+    Content, Correlation, DERIVED_PREFIX, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference,
+};
 use punctual_core::outcome::{CallResult, Called, classify};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::settings::RetryMode;
@@ -28,6 +30,8 @@ const CALL: Duration = Duration::from_millis(19_999);
 const DESTINATION_VERSION: u64 = 9_999;
 /// The last of the most lanes that a destination may have.
 const SHARD: u16 = 63;
+/// The length of every derived id, in characters.
+const DERIVED_ID: usize = 30;
 
 /// How large a row is, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +43,11 @@ pub struct Bytes {
 }
 
 /// The row of a delivery that failed `attempt - 1` times with 503 and was then accepted. Waits too long for the queue
-/// lead through the ledger, as they do in production.
+/// lead through the ledger, as they do in production. A migrated delivery has the longest id, and a key of its own.
 ///
 /// # Errors
 /// If the core refuses a transition of that life.
-pub fn delivered_at(attempt: u32) -> Result<Bytes> {
+pub fn delivered_at(attempt: u32, migrated: bool) -> Result<Bytes> {
     let policy = RetryPolicy { attempts: attempt, ..RetryPolicy::default() };
     let terms = Terms {
         policy: &policy,
@@ -54,7 +58,7 @@ pub fn delivered_at(attempt: u32) -> Result<Bytes> {
         queue_reach: QUEUE_REACH,
     };
     let mut at = Timestamp::from_millis(1_800_000_000_000);
-    let mut row = scheduled(at)?;
+    let mut row = scheduled(at, migrated)?;
     let mut at_most = row_bytes(&row);
     for number in 1..=attempt {
         if row.state == State::Scheduled {
@@ -79,11 +83,17 @@ pub fn delivered_at(attempt: u32) -> Result<Bytes> {
     Ok(Bytes { at_its_end: row_bytes(&row), at_most })
 }
 
-/// As schedule stores it. Its id is as long as a derived one: a longer one is a migrated one's.
-fn scheduled(at: Timestamp) -> Result<Delivery> {
-    let id = DeliveryId::new(text("dlv_", 30))?;
+/// As schedule stores it.
+fn scheduled(at: Timestamp, migrated: bool) -> Result<Delivery> {
+    let (id, idempotency_key) = if migrated {
+        (DeliveryId::new(text("old", DeliveryId::MAX))?, IdempotencyKey::new(text("key", IdempotencyKey::MAX))?)
+    } else {
+        let id = DeliveryId::new(text(DERIVED_PREFIX, DERIVED_ID))?;
+        let key = IdempotencyKey::from(&id);
+        (id, key)
+    };
     Ok(Delivery {
-        idempotency_key: IdempotencyKey::from(&id),
+        idempotency_key,
         id,
         reference: Reference::new(text("reference", Reference::MAX))?,
         destination: DestinationId::new(text("destination", DestinationId::MAX))?,

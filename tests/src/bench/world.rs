@@ -25,6 +25,7 @@ use punctual_schedule::Schedule;
 use punctual_schedule::result::Response;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use serde_norway::Value as Yaml;
 
 use super::calls::Calls;
 use super::queue::Sqs;
@@ -32,10 +33,6 @@ use crate::stack::dynamo::Dynoxide;
 use crate::stack::http::Api;
 use crate::stack::{sdk_config, template};
 
-/// The template's defaults.
-const RULES: Rules = Rules { horizon: Duration::from_secs(150), lease: Duration::from_secs(60) };
-const MARGIN: Duration = Duration::from_secs(10);
-const HANDOFF_THRESHOLD: Duration = Duration::from_secs(120);
 /// How long an invocation may take: deliver's timeout in the template, the shortest of the three.
 const INVOCATION: Duration = Duration::from_secs(30);
 /// The most messages that Lambda's poller hands over at a time.
@@ -53,6 +50,9 @@ pub(super) struct World {
     sqs: aws_sdk_sqs::Client,
     queue: Sqs,
     clock: DatabaseClock,
+    rules: Rules,
+    margin: Duration,
+    handoff_threshold: Duration,
     /// What calls to the ledger table cost.
     pub(super) ledger_meter: Arc<Meter>,
     /// What calls to the control table cost.
@@ -69,7 +69,8 @@ impl World {
     /// Starts an empty world.
     pub(super) async fn start() -> Result<Self> {
         let dynoxide = Dynoxide::start()?;
-        create_tables(dynoxide.endpoint()).await?;
+        let template: Yaml = serde_norway::from_str(&template::read()?).context("the template is no YAML")?;
+        create_tables(&template, dynoxide.endpoint()).await?;
         let sdk = sdk_config(dynoxide.endpoint()).await;
         let clock = DatabaseClock::default();
         let (dynamodb_calls, sqs_calls, queue) = (Calls::default(), Calls::default(), Sqs::default());
@@ -87,6 +88,12 @@ impl World {
             sqs: aws_sdk_sqs::Client::from_conf(sqs),
             queue,
             clock,
+            rules: Rules {
+                horizon: default_seconds(&template, "HorizonSeconds")?,
+                lease: default_seconds(&template, "DispatchLeaseSeconds")?,
+            },
+            margin: default_seconds(&template, "SafetyMarginSeconds")?,
+            handoff_threshold: default_seconds(&template, "HandoffThresholdSeconds")?,
             ledger_meter: Arc::default(),
             control_meter: Arc::default(),
             dynamodb_calls,
@@ -140,8 +147,8 @@ impl World {
             control: &control,
             queue: &queue,
             time: &time,
-            rules: RULES,
-            margin: MARGIN,
+            rules: self.rules,
+            margin: self.margin,
             by: Self::by()?,
         };
         Ok(schedule.handle(event).await?)
@@ -156,9 +163,9 @@ impl World {
             queue: &SqsQueue::new(self.sqs.clone(), QUEUE),
             dead_letters: &SqsDeadLetters::new(self.sqs.clone(), DEAD_LETTERS),
             time: &time,
-            rules: RULES,
-            margin: MARGIN,
-            handoff_threshold: HANDOFF_THRESHOLD,
+            rules: self.rules,
+            margin: self.margin,
+            handoff_threshold: self.handoff_threshold,
             by: Self::by()?,
         };
         Ok(dispatch.run().await?)
@@ -182,7 +189,7 @@ impl World {
             secrets: &Longest,
             webhook: &Accepts,
             time: &time,
-            margin: MARGIN,
+            margin: self.margin,
             by: Self::by()?,
         };
         let (response, tally) = deliver.handle(&event).await;
@@ -226,15 +233,22 @@ fn record(id: Option<&str>, receipt: Option<&str>, body: Option<&str>) -> Value 
     })
 }
 
+fn at<'t>(template: &'t Yaml, path: [&str; 3]) -> Result<&'t Yaml> {
+    let found = path.iter().try_fold(template, |value, name| value.get(*name));
+    found.ok_or_else(|| anyhow!("the template has no {}", path.join(".")))
+}
+
+/// The default of a parameter in seconds: the functions run with what the template gives them.
+fn default_seconds(template: &Yaml, parameter: &str) -> Result<Duration> {
+    let default = at(template, ["Parameters", parameter, "Default"])?.as_u64();
+    default.map(Duration::from_secs).ok_or_else(|| anyhow!("the default of {parameter} is no number"))
+}
+
 /// Creates both tables with the keys and indexes of the template.
-async fn create_tables(endpoint: &str) -> Result<()> {
-    let template: serde_norway::Value = serde_norway::from_str(&template::read()?).context("the template is no YAML")?;
+async fn create_tables(template: &Yaml, endpoint: &str) -> Result<()> {
     let api = Api::new(endpoint)?;
     for (resource, table) in [("LedgerTable", LEDGER), ("ControlTable", CONTROL)] {
-        let properties = ["Resources", resource, "Properties"]
-            .iter()
-            .try_fold(&template, |value, name| value.get(*name))
-            .ok_or_else(|| anyhow!("the template has no {resource}"))?;
+        let properties = at(template, ["Resources", resource, "Properties"])?;
         let mut creation = json!({"TableName": table, "BillingMode": "PAY_PER_REQUEST"});
         for name in ["AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes"] {
             if let (Some(property), Some(creation)) = (properties.get(name), creation.as_object_mut()) {

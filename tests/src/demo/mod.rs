@@ -29,6 +29,19 @@ const PROGRESS: Duration = Duration::from_secs(3);
 /// How many reminders go into one call of schedule.
 const BATCH: usize = 50;
 
+/// The demo's reminders as schedule takes them, in the order of the input, for a demo that starts at `start`.
+///
+/// # Errors
+/// If the input cannot be read.
+pub fn reminders(start: Timestamp) -> Result<Vec<Value>> {
+    Ok(input::read()?.iter().map(|reminder| reminder.event(start)).collect())
+}
+
+/// The destinations that the demo registers.
+pub fn destinations() -> impl Iterator<Item = &'static str> {
+    scenario::ALL.into_iter().map(|scenario| scenario.id)
+}
+
 /// Plays the demo; gives the expectations that failed.
 ///
 /// # Errors
