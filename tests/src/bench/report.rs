@@ -85,3 +85,21 @@ pub fn print_figures(figures: &[Figure]) {
         println!("    {:<48}{:>12}  {:<12}{goal:>8}{mark}", figure.figure, figure.value, figure.unit);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_four_fields_and_a_goal_can_be_missed() {
+        let met = Figure::new("row_bytes_attempt_1", 798.0, "bytes", Some(1_024.0));
+        let missed = Figure::new("ledger_write_units_per_delivery", 10.000_6, "write units", Some(10.0));
+        let informs = Figure::new("schedule_per_second", f64::from(u32::MAX), "reminders/s", None);
+        assert_eq!([&met, &missed, &informs].map(Figure::is_met), [true, false, true]);
+        assert_eq!(
+            json_lines(&[met, informs]).expect("numbers"),
+            "{\"figure\":\"row_bytes_attempt_1\",\"value\":798.0,\"unit\":\"bytes\",\"goal\":1024.0}\n\
+             {\"figure\":\"schedule_per_second\",\"value\":4294967295.0,\"unit\":\"reminders/s\",\"goal\":null}\n"
+        );
+    }
+}
