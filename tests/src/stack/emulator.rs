@@ -22,6 +22,17 @@ const STOP_POLL: Duration = Duration::from_millis(20);
 /// Starts are repeated on another port when the chosen one was taken in between.
 const START_ATTEMPTS: u32 = 3;
 
+/// How an emulator is started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Launch<'a> {
+    /// Where the functions find DynamoDB, if not at the emulator.
+    pub(super) dynamodb: Option<&'a str>,
+    /// Whether it outlives this process.
+    pub(super) detached: bool,
+    /// Whether a call needs the permission that the caller's role gives.
+    pub(super) enforce_iam: bool,
+}
+
 /// A running emulator.
 #[derive(Debug)]
 pub(super) struct Emulator {
@@ -35,11 +46,11 @@ pub(super) struct Emulator {
 
 impl Emulator {
     /// Starts the emulator on a free port and waits until it answers.
-    pub(super) async fn start(dynamodb: Option<&str>, detached: bool) -> Result<Self> {
+    pub(super) async fn start(launch: Launch<'_>) -> Result<Self> {
         let python = python()?;
         let mut failure = anyhow!("the emulator was not started");
         for _ in 0..START_ATTEMPTS {
-            let mut emulator = Self::spawn(&python, free_port()?, dynamodb, detached)?;
+            let mut emulator = Self::spawn(&python, free_port()?, launch)?;
             match emulator.healthy().await {
                 Ok(()) => return Ok(emulator),
                 Err(error) => failure = error,
@@ -48,7 +59,7 @@ impl Emulator {
         Err(failure)
     }
 
-    fn spawn(python: &Path, port: u16, dynamodb: Option<&str>, detached: bool) -> Result<Self> {
+    fn spawn(python: &Path, port: u16, launch: Launch<'_>) -> Result<Self> {
         let directory = root().join("target").join("local").join(port.to_string());
         let scratch = directory.join("scratch");
         fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
@@ -59,7 +70,7 @@ impl Emulator {
 
         let mut command = Command::new(python);
         command.arg(root().join("tests").join("tools").join("guard.py"));
-        if detached {
+        if launch.detached {
             command.arg("--detached");
         }
         command.arg("--scratch").arg(&scratch).arg("--").arg(python).args(["-m", "ministack"]);
@@ -77,12 +88,15 @@ impl Emulator {
             .env("LAMBDA_EXECUTOR", "local")
             .env("AWS_EC2_METADATA_DISABLED", "true")
             .env("AWS_ENDPOINT_URL", &endpoint);
-        if let Some(dynamodb) = dynamodb {
+        if launch.enforce_iam {
+            command.env("AUTH", "true");
+        }
+        if let Some(dynamodb) = launch.dynamodb {
             command.env("AWS_ENDPOINT_URL_DYNAMODB", dynamodb);
         }
         let guard = command
             .current_dir(&scratch)
-            .stdin(if detached { Stdio::null() } else { Stdio::piped() })
+            .stdin(if launch.detached { Stdio::null() } else { Stdio::piped() })
             .stdout(output)
             .stderr(errors)
             .spawn()

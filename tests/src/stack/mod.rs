@@ -27,7 +27,7 @@ use serde_json::Value;
 
 pub use http::Invocation;
 
-use emulator::Emulator;
+use emulator::{Emulator, Launch};
 use http::Api;
 
 /// Region of the emulated account.
@@ -60,8 +60,12 @@ pub struct StackOptions {
     pub parameters: BTreeMap<String, String>,
     /// Where the functions find DynamoDB.
     pub dynamodb: DynamoDb,
+    /// Refuses every call of a function that its role does not permit. The owner's own calls are the account's root's.
+    pub enforce_iam: bool,
     /// Leaves the stack running when this value's owner is gone; `stack down` ends it.
     pub keep: bool,
+    /// The template's text; `None` takes the file.
+    pub template: Option<String>,
     /// Directory of the function binaries; `None` takes the directory that this program was built into.
     pub binaries: Option<PathBuf>,
 }
@@ -138,9 +142,16 @@ impl Stack {
             DynamoDb::Ministack => None,
             DynamoDb::Dynoxide => Some(dynamo::Dynoxide::start()?),
         };
-        let emulator = Emulator::start(dynoxide.as_ref().map(dynamo::Dynoxide::endpoint), options.keep).await?;
+        let launch = Launch {
+            dynamodb: dynoxide.as_ref().map(dynamo::Dynoxide::endpoint),
+            detached: options.keep,
+            enforce_iam: options.enforce_iam,
+        };
+        let text = options.template.map_or_else(template::read, Ok)?;
+        let local = template::localise(&text, &parameters)?;
+        let emulator = Emulator::start(launch).await?;
         let api = Api::new(emulator.endpoint())?;
-        let outputs = deploy(&api, packages, &parameters)
+        let outputs = deploy(&api, packages, &local, &parameters)
             .await
             .with_context(|| format!("the emulator's log is {}", emulator.log().display()))?;
         let mut stack = Self { emulator, api, outputs, parameters, dynoxide };
@@ -346,15 +357,14 @@ pub async fn sdk_config(endpoint: &str) -> SdkConfig {
 async fn deploy(
     api: &Api,
     packages: Vec<package::Package>,
+    template: &str,
     parameters: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>> {
-    let text = template::read()?;
-    let local = template::localise(&text, parameters)?;
     api.create_bucket(template::BUCKET).await?;
     for package in packages {
         api.put_object(template::BUCKET, &template::object_key(package.function), package.archive).await?;
     }
-    api.create_stack(STACK_NAME, &local, parameters).await?;
+    api.create_stack(STACK_NAME, template, parameters).await?;
     tokio::time::timeout(DEPLOY_BOUND, api.stack_created(STACK_NAME))
         .await
         .map_err(|_| anyhow!("the template was not deployed within {} s", DEPLOY_BOUND.as_secs()))?

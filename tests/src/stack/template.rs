@@ -17,8 +17,19 @@ const CODE_LINE: &str = "CodeUri: ../target/lambda/";
 /// The line whose value the emulator takes as text and then compares with a number.
 const CONCURRENCY: &str = "MaximumConcurrency: !Ref DeliverMaximumConcurrency";
 
-/// Resources that the emulator cannot create, with the reason.
-pub const NOT_EMULATED: [(&str, &str); 1] = [("ExpiredAlarm", "alarms on metric math are refused")];
+/// The statement with which a function publishes to the queue, and the action that the emulator asks for as well. AWS
+/// has no such action: it authorises `SendMessageBatch` as `sqs:SendMessage`.
+const PUBLISH: &str = "- Sid: Publish\n                Effect: Allow\n                Action: [sqs:SendMessage]\n";
+const ALSO: &str = "[sqs:SendMessage, sqs:SendMessageBatch]";
+
+/// Resources that the emulator cannot have, with the reason.
+pub const NOT_EMULATED: [(&str, &str); 2] = [
+    ("ExpiredAlarm", "alarms on metric math are refused"),
+    (
+        "QueuePolicy",
+        "it denies plain HTTP, and the emulator speaks nothing else: where IAM is enforced, every call would be refused",
+    ),
+];
 
 /// Path of the template.
 #[must_use]
@@ -42,12 +53,13 @@ pub fn object_key(function: &str) -> String {
     format!("{function}.zip")
 }
 
-/// The template as the emulator gets it. Three things differ from the file, everything else is the same text:
+/// The template as the emulator gets it. Four things differ from the file, everything else is the same text:
 ///
 /// 1. each `CodeUri` names the uploaded package, exactly as `sam package` would write it;
 /// 2. the event source's maximum concurrency is a number instead of a reference to one: the emulator would keep the
 ///    text "10", and its poller fails on it;
-/// 3. the resources in [`NOT_EMULATED`] are left out.
+/// 3. a function that may send to the queue may also do what the emulator, and nobody else, calls `sqs:SendMessageBatch`;
+/// 4. the resources in [`NOT_EMULATED`] are left out.
 ///
 /// # Errors
 ///
@@ -63,6 +75,10 @@ pub fn localise(template: &str, parameters: &BTreeMap<String, String>) -> Result
         bail!("the template has no line {CONCURRENCY:?}");
     }
     let mut local = template.replace(CONCURRENCY, &format!("MaximumConcurrency: {concurrency}"));
+    if !local.contains(PUBLISH) {
+        bail!("the template has no statement that publishes to the queue");
+    }
+    local = local.replace(PUBLISH, &PUBLISH.replace("[sqs:SendMessage]", ALSO));
     for (resource, _) in NOT_EMULATED {
         local = without_resource(&local, resource)?;
     }
