@@ -19,8 +19,10 @@ struct Envelope {
 /// [`FieldError`] if there is none, or if it is none of `known`.
 pub fn action<'k>(event: &RawValue, known: &[&'k str]) -> Result<&'k str, FieldError> {
     let right = || format!("one of {}", known.join(", "));
-    let envelope: Envelope = serde_json::from_str(event.get())
-        .map_err(|_| FieldError::new("invalid_action", "action", format!("a text, {}", right())))?;
+    let envelope: Envelope = Some(event)
+        .filter(|event| is_object(event))
+        .and_then(|event| serde_json::from_str(event.get()).ok())
+        .ok_or_else(|| FieldError::new("invalid_action", "action", format!("a text, {}", right())))?;
     known
         .iter()
         .copied()
@@ -28,11 +30,19 @@ pub fn action<'k>(event: &RawValue, known: &[&'k str]) -> Result<&'k str, FieldE
         .ok_or_else(|| FieldError::new("unknown_action", "action", right()))
 }
 
-/// Reads a value of a known form; `base` is the path of the value within the whole input.
+/// Serde takes a list of the fields' values, in their order, for the object: nothing that a sender would mean.
+fn is_object(value: &RawValue) -> bool {
+    value.get().trim_start().starts_with('{')
+}
+
+/// Reads an object of a known form; `base` is the path of the value within the whole input.
 ///
 /// # Errors
 /// [`FieldError`] with the path of the first thing that is wrong.
 pub fn strict<T: DeserializeOwned>(value: &RawValue, base: &str) -> Result<T, FieldError> {
+    if !is_object(value) {
+        return Err(FieldError::new("invalid_field", base, "expected an object"));
+    }
     let mut json = serde_json::Deserializer::from_str(value.get());
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
@@ -131,10 +141,19 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_the_right_values_is_no_object() {
+        let raw = RawValue::from_string(r#"[1, {"a":1}]"#.to_owned()).expect("JSON");
+        let error = strict::<Inner>(&raw, "in").expect_err("a list");
+        assert_eq!((error.code, error.field.as_str(), error.message.as_str()), ("invalid_field", "in", "expected an object"));
+    }
+
+    #[test]
     fn actions() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).expect("JSON");
         assert_eq!(action(&raw(r#"{"action":"get","x":1}"#), &["get", "put"]), Ok("get"));
         assert_eq!(action(&raw(r#"{"action":"gut"}"#), &["get", "put"]).map_err(|e| e.message), Err("one of get, put".into()));
-        assert_eq!(action(&raw("[]"), &["get"]).map_err(|e| e.code), Err("invalid_action"));
+        for no_object in ["[]", r#"["get"]"#, r#""get""#, "null"] {
+            assert_eq!(action(&raw(no_object), &["get"]).map_err(|e| e.code), Err("invalid_action"), "{no_object}");
+        }
     }
 }
