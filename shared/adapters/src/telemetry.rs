@@ -4,6 +4,7 @@
 //! functions log ids, states, reason codes and numbers only. A correlation id joins a line with a row's history.
 
 use metrics_cloudwatch_embedded::Collector;
+use tracing::Level;
 use tracing_subscriber::EnvFilter;
 
 /// The CloudWatch namespace of every metric.
@@ -51,20 +52,29 @@ pub const DIMENSIONS: [&str; 2] = ["Stage", "Function"];
 #[error("telemetry could not be set up: {0}")]
 pub struct TelemetryError(String);
 
-/// Starts logging to standard output. `level` is a level (`INFO`) or a filter; anything else counts as `INFO`.
+/// The crates whose lines follow the wished level: the libraries, by their common prefix, and the functions' binaries.
+const OURS: [&str; 6] = ["punctual", "dispatch", "deliver", "schedule", "inspect", "operate"];
+
+/// Other crates are never heard below `WARN`, whatever is wished for: there the runtime shows the whole event, and the
+/// SDK what it sends and receives.
+fn filter(level: Option<&str>) -> EnvFilter {
+    let ours = level.and_then(|text| text.parse().ok()).unwrap_or(Level::INFO);
+    let theirs = Level::WARN.min(ours);
+    EnvFilter::new(OURS.iter().fold(theirs.to_string(), |filter, name| format!("{filter},{name}={ours}")))
+}
+
+/// Starts logging to standard output. `level` is a level (`INFO`); anything else counts as `INFO`.
 ///
 /// # Errors
 /// [`TelemetryError`] if logging was started already.
 pub fn start_logs(level: Option<&str>) -> Result<(), TelemetryError> {
-    let wish = level.unwrap_or("INFO").to_ascii_lowercase();
-    let filter = EnvFilter::try_new(format!("{wish},hyper=warn,rustls=warn,h2=warn")).unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .json()
         .flatten_event(true)
         .with_current_span(false)
         .with_span_list(false)
         .with_target(false)
-        .with_env_filter(filter)
+        .with_env_filter(filter(level))
         .try_init()
         .map_err(|e| TelemetryError(e.to_string()))
 }
@@ -103,6 +113,26 @@ impl Metrics {
         self.0.set_property("RequestId", request_id);
         if let Err(error) = self.0.flush(std::io::stdout()) {
             tracing::error!(error = %error, "metrics could not be written");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wish_is_for_our_own_lines() {
+        for (wish, expected) in [
+            (Some("TRACE"), "warn,operate=trace"),
+            (Some("error"), "error,operate=error"),
+            (Some("aws_smithy_runtime=trace"), "warn,operate=info"),
+            (None, "warn,operate=info"),
+        ] {
+            let said = filter(wish).to_string();
+            let (theirs, ours) = expected.split_once(',').expect("two");
+            assert!(said.split(',').any(|part| part == ours) && said.split(',').any(|part| part == theirs), "{wish:?}: {said}");
+            assert!(!said.contains("aws"), "{said}");
         }
     }
 }
