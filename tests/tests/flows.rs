@@ -1,0 +1,32 @@
+//! End-to-end tests: the real functions from the real template on the emulator, a receiver that misbehaves, and the
+//! ledger as the witness. Each test has a stack of its own; nothing is shared but the machine.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test reports by panicking"
+)]
+
+#[path = "flows/backlog.rs"]
+mod backlog;
+#[path = "flows/crash.rs"]
+mod crash;
+#[path = "flows/ends.rs"]
+mod ends;
+#[path = "flows/freeze.rs"]
+mod freeze;
+#[path = "flows/input.rs"]
+mod input;
+#[path = "flows/logs.rs"]
+mod logs;
+#[path = "flows/messages.rs"]
+mod messages;
+#[path = "flows/permissions.rs"]
+mod permissions;
+#[path = "flows/punctual.rs"]
+mod punctual;
+#[path = "flows/races.rs"]
+mod races;
+#[path = "flows/world.rs"]
+mod world;

@@ -1,0 +1,119 @@
+//! The roles of the template permit what the code does: a whole flow with the emulator refusing everything else. What no
+//! step needs is found by `tests/infra.rs`, which lists every permission.
+//!
+//! The emulator checks each call's action and resource against the inline policies of the calling function's role. It
+//! does not check what the platform does in the role's name: receiving and deleting messages, writing logs.
+
+use std::fs;
+use std::time::Duration;
+
+use punctual_adapters::clock::machine_time;
+use punctual_core::reason::Reason;
+use punctual_core::state::State;
+use punctual_tests::receiver::ReceiverOptions;
+use punctual_tests::stack::{StackOptions, template};
+use serde_json::{Value, json};
+
+use crate::world::{World, due_now, number, reminder};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_flow_needs_no_permission_that_the_template_does_not_give() {
+    whole_flow(template::read().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_the_template_does_not_permit_is_refused() {
+    let file = template::read().unwrap();
+    let by_reference = "Sid: LedgerIndexes\n                Effect: Allow\n                Action: [dynamodb:Query]\n                \
+                        Resource: !Sub ${LedgerTable.Arn}/index/reference";
+    assert_eq!(file.matches(by_reference).count(), 1);
+    let text = file.replace(by_reference, &by_reference.replace("index/reference", "index/none"));
+    let world = World::start_with(enforcing(text), ReceiverOptions::default()).await;
+    world.destination("fine", "healthy", json!({})).await;
+    let reminders = due_now("fine", 1);
+    let ids = world.schedule(&reminders).await;
+    world.console().explain(ids[0].as_str()).await.unwrap();
+    let question = json!({"action": "explain", "reference": reminders[0]["reference"]});
+    let refused = world.console().send("inspect", &question).await.unwrap_err().to_string();
+    assert!(refused.contains("by_reference was refused"), "{refused}");
+    assert_eq!(world.settled(&ids).await[0].state, State::Delivered);
+    world.stop().await;
+}
+
+/// A stack of this template that refuses what its roles do not permit.
+fn enforcing(template: String) -> StackOptions {
+    StackOptions { enforce_iam: true, template: Some(template), ..StackOptions::default() }
+}
+
+async fn whole_flow(template: String) {
+    let world = World::start_with(enforcing(template), ReceiverOptions::default()).await;
+    let console = world.console();
+    world.destination("fine", "healthy", json!({})).await;
+    world.destination("flaky", "flaky", json!({})).await;
+    world.destination("gone", "gone", json!({})).await;
+    // One lane with one place: a tick stops early and leaves a cursor.
+    world.destination("narrow", "healthy", json!({"shards": 1, "max_in_flight": 1})).await;
+
+    // Schedule: payload and row, release, a conflict that reads the stored payload, a migrated id with its lock. The one
+    // that is due soon is waited for in the invocation, with reads of the database's time.
+    let now = machine_time();
+    let hour = Duration::from_secs(3_600);
+    let mut reminders = due_now("fine", 2);
+    reminders.push(reminder("fine", 2, now.plus(Duration::from_millis(2_500)), now.plus(hour)));
+    let mut migrated = reminder("fine", 3, now, now.plus(hour));
+    migrated["migrated"] = json!({"delivery_id": "old-3"});
+    reminders.push(migrated);
+    reminders.extend(due_now("flaky", 2));
+    reminders.extend(due_now("gone", 1));
+    let ids = world.schedule(&reminders).await;
+    let mut other = reminders[0].clone();
+    other["payload"] = json!({"another": "content"});
+    let answer = console.schedule(&[other]).await.unwrap();
+    assert_eq!(answer["results"][0]["conflicts"], json!(["payload"]), "{answer}");
+
+    // Deliver: claim, payload, secret, retries by visibility, a dead letter, the pause of a 410.
+    let rows = world.settled(&ids).await;
+    let ends: Vec<State> = rows.iter().map(|row| row.state).collect();
+    assert_eq!(ends, [[State::Delivered; 6].as_slice(), &[State::Dead]].concat());
+    assert_eq!(rows[4].attempts.len(), 3, "{:?}", rows[4]);
+    assert!(world.stored_destination("gone").await.paused.is_some());
+
+    // Operate: hold, release, pause, resume. Dispatch: claim, publish, cursors, an expired row and its dead letter.
+    console.on_destination("pause", "fine").await.unwrap();
+    console.on_destination("pause", "narrow").await.unwrap();
+    let deadline = now.plus(Duration::from_secs(6));
+    let waiting = world.schedule(&[reminder("fine", 10, now, now.plus(hour))]).await;
+    let doomed = world.schedule(&[reminder("fine", 11, now, deadline)]).await;
+    console.on_delivery("hold", waiting[0].as_str()).await.unwrap();
+    let soon = machine_time().plus(Duration::from_secs(120));
+    let crowd: Vec<Value> = (0..510).map(|n| reminder("narrow", n, soon, soon.plus(hour))).collect();
+    world.schedule(&crowd).await;
+    console.on_destination("resume", "narrow").await.unwrap();
+    world.until_after(deadline).await;
+    let first = console.dispatch().await.unwrap();
+    assert_eq!((number(&first["expired"]), number(&first["claimed"]), number(&first["failed"])), (1, 1, 0), "{first}");
+    assert_eq!(number(&first["buried"]), 1, "{first}");
+    assert_eq!(world.row(&doomed[0]).await.reason, Some(Reason::DeadlinePassed));
+    // The rest of the lane, from where the first tick stopped: the cursor is read, followed and removed.
+    let second = console.dispatch().await.unwrap();
+    assert!(number(&second["seen"]) < number(&first["seen"]), "{first} {second}");
+    assert_eq!(number(&second["failed"]), 0, "{second}");
+    console.on_destination("resume", "fine").await.unwrap();
+    console.on_delivery("release", waiting[0].as_str()).await.unwrap();
+    let third = console.dispatch().await.unwrap();
+    assert_eq!((number(&third["claimed"]), number(&third["failed"])), (1, 0), "{third}");
+    assert_eq!(world.settled(&waiting).await[0].state, State::Delivered);
+    assert_eq!(world.dead_letters().await.len(), 2);
+
+    // Inspect: by id, by reference, by identity.
+    console.explain(ids[0].as_str()).await.unwrap();
+    let found = console.do_it("inspect", &json!({"action": "explain", "reference": reminders[0]["reference"]})).await.unwrap();
+    assert_eq!(found["deliveries"][0]["delivery_id"], ids[0].as_str());
+
+    let path = world.stack.log().to_path_buf();
+    world.stop().await;
+    // Some refused calls fail nothing at once: a read of the time, a pause, a cursor. The log tells of them.
+    let log = fs::read_to_string(path).unwrap();
+    let refused = log.lines().find(|line| line.contains("AccessDenied") || line.contains("not authorized"));
+    assert_eq!(refused, None);
+}
