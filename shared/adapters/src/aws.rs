@@ -6,6 +6,7 @@ use std::time::Duration;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, SdkConfig};
+use aws_sdk_dynamodb::error::ProvideErrorMetadata as _;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::{DatabaseClock, InvocationTime, Probe, monotonic_since_now};
@@ -94,7 +95,8 @@ impl Aws {
                 .projection_expression("kind");
             Box::pin(async move {
                 if let Err(error) = request.send().await {
-                    tracing::warn!(error = %error, "a read of the database's time failed");
+                    let code = error.code().unwrap_or("no answer");
+                    tracing::warn!(code, error = %error, "a read of the database's time failed");
                 }
             })
         });
