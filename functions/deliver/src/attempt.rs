@@ -12,6 +12,7 @@ use punctual_core::reason::Reason;
 use punctual_core::state::State;
 use punctual_core::transition::{self, Terms};
 use punctual_flows::bury::bury;
+use punctual_flows::fault::{self, Point};
 use punctual_flows::guarded::write_until;
 use punctual_flows::{FlowError, chain, stamp};
 
@@ -33,7 +34,9 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         terms: &Terms<'_>,
         tally: &mut Tally,
     ) -> Result<Disposition, FlowError> {
+        fault::point(Point::Delivering, &row.id);
         let called = self.call(&row, destination, tally).await?;
+        fault::point(Point::Called, &row.id);
         let now = self.time.now()?;
         let class = classify(&called.result, &destination.spec.classes, now);
         let number = row.next_attempt();
@@ -77,6 +80,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
 
     /// What the row's new state means for its message.
     async fn dispose(&self, after: Delivery) -> Result<Disposition, FlowError> {
+        fault::point(Point::Recorded, &after.id);
         match after.state {
             State::Deferred => Ok(Disposition::HideUntil(after.next_attempt_at)),
             State::Dead | State::Expired => {

@@ -17,6 +17,7 @@ use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_core::transition::{self, QUEUE_REACH, Terms};
 use punctual_flows::bury::bury;
+use punctual_flows::fault::{self, Point};
 use punctual_flows::{FlowError, stamp};
 
 use crate::batch::{Known, Record, TRY_AGAIN};
@@ -55,6 +56,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         let Some(destination) = known.destinations.get(&message.destination_id) else {
             return self.without_destination(message, record, tally).await;
         };
+        fault::point(Point::Received, &message.delivery_id);
         let margin = destination.margin(self.margin);
         let now = self.time.now()?;
         let hint_is_good =

@@ -9,6 +9,7 @@ use punctual_core::id::Correlation;
 use punctual_core::ports::{DeadLetters, Ledger, Time, Written};
 use punctual_core::transition;
 
+use crate::fault::{self, Point};
 use crate::{FlowError, stamp};
 
 /// Sends the dead letter that the row owes, and marks it sent. A row that owes none is left alone.
@@ -24,7 +25,9 @@ pub async fn bury<L: Ledger, D: DeadLetters, T: Time>(
 ) -> Result<(), FlowError> {
     let mut row = row;
     while row.owes_dead_letter() {
+        fault::point(Point::BeforeLetter, &row.id);
         dead_letters.send(&DeadLetter::of(&row)).await?;
+        fault::point(Point::AfterLetter, &row.id);
         let Ok(marked) = transition::dead_letter_sent(&row, &stamp(time, by)?) else { return Ok(()) };
         match ledger.write(&marked).await? {
             Written::Done | Written::Absent => return Ok(()),

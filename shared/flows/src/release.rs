@@ -15,6 +15,7 @@ use punctual_core::reason::Reason;
 use punctual_core::time::Timestamp;
 use punctual_core::transition::{self, QUEUE_REACH};
 
+use crate::fault::{self, Point};
 use crate::{FlowError, chain, stamp};
 
 /// How many claims or marks are under way at once.
@@ -94,6 +95,7 @@ impl<L: Ledger, Q: Queue, T: Time> Releaser<'_, L, Q, T> {
     /// # Errors
     /// [`FlowError`] if the clock or the ledger fails; the row is then as it was, or claimed and rescued later.
     pub async fn claim(&self, id: &DeliveryId, margin: Duration) -> Result<Acquired, FlowError> {
+        fault::point(Point::BeforeClaim, id);
         let now = self.time.now()?;
         let due_by = now.lo.plus(self.rules.horizon);
         let acquire = Acquire::for_dispatch(id.clone(), self.claimer(now)?, due_by, now, margin);
@@ -107,7 +109,9 @@ impl<L: Ledger, Q: Queue, T: Time> Releaser<'_, L, Q, T> {
     pub async fn publish(&self, rows: Vec<Delivery>, margin: Duration) -> Result<Tally, FlowError> {
         let now = self.time.now()?;
         let outgoing: Vec<Outgoing> = rows.iter().map(|row| outgoing(row, now)).collect();
+        rows.iter().for_each(|row| fault::point(Point::Claimed, &row.id));
         let accepted = self.queue.publish(&outgoing).await;
+        rows.iter().for_each(|row| fault::point(Point::Published, &row.id));
         let results: Vec<Tally> = futures::stream::iter(rows.into_iter().zip(accepted))
             .map(|(row, accepted)| async move { self.mark(row, accepted, margin).await })
             .buffer_unordered(CONCURRENCY)
@@ -138,7 +142,8 @@ impl<L: Ledger, Q: Queue, T: Time> Releaser<'_, L, Q, T> {
         };
         let Ok(marked) = marked else { return tally };
         match self.ledger.write(&marked).await {
-            Ok(Written::Done | Written::Absent) => {}
+            Ok(Written::Done) => fault::point(Point::Marked, &row.id),
+            Ok(Written::Absent) => {}
             Ok(Written::Conflict(_)) => tally.lost_races = 1,
             Err(error) => {
                 tracing::warn!(delivery_id = %row.id, error = %chain(&error), "a row could not be marked; rescue looks at it");
