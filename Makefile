@@ -11,7 +11,7 @@ REQUIREMENTS := tests/stack-requirements.txt
 VENV_STAMP := $(VENV)/.installed-$(shell cksum < $(REQUIREMENTS) | tr ' ' '-')
 CARGO := cargo
 
-.PHONY: help prerequisites venv build fmt lint test demo bench up down status clean-local
+.PHONY: help prerequisites venv build fmt lint test demo drill bench up down status clean-local
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,13 @@ help: ## Lists the targets.
 demo: prerequisites venv ## Shows the whole path on a local stack: builds, deploys, delivers, and tells the story.
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/demo
+
+drill: prerequisites venv ## Kills the functions at each crash boundary; every delivery must converge all the same.
+	@$(CARGO) build --workspace --bins --locked --features punctual-flows/drill
+	@mkdir -p target/local/drill-bin
+	@cp target/debug/{dispatch,deliver,schedule,inspect,operate} target/local/drill-bin/
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/drill
 
 test: prerequisites venv ## Runs all checks and tests: format, lints, unit, property, contract, template, end to end.
 	$(CARGO) fmt --all --check

@@ -5,6 +5,7 @@
 pub mod bench;
 pub mod console;
 pub mod demo;
+pub mod drill;
 pub mod receiver;
 pub mod stack;
 

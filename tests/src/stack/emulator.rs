@@ -132,6 +132,10 @@ impl Emulator {
         &self.log
     }
 
+    pub(super) fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
     pub(super) fn guard_pid(&self) -> u32 {
         self.guard.id()
     }

@@ -182,6 +182,12 @@ impl Stack {
         self.emulator.log()
     }
 
+    /// The temporary directory of the emulator and of the functions; it goes when the stack ends.
+    #[must_use]
+    pub fn scratch(&self) -> &Path {
+        self.emulator.scratch()
+    }
+
     /// Process id of the guard: its session is everything that this stack started.
     #[must_use]
     pub fn guard_pid(&self) -> u32 {
