@@ -11,7 +11,7 @@ REQUIREMENTS := tests/stack-requirements.txt
 VENV_STAMP := $(VENV)/.installed-$(shell cksum < $(REQUIREMENTS) | tr ' ' '-')
 CARGO := cargo
 
-.PHONY: help prerequisites venv build fmt lint test demo drill bench up down status clean-local
+.PHONY: help prerequisites venv build fmt lint test demo drill sim bench up down status clean-local
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ test: prerequisites venv ## Runs all checks and tests: format, lints, unit, prop
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) build --workspace --bins --locked
 	$(CARGO) test --workspace --locked
+
+sim: prerequisites ## Runs the simulated world: SEEDS=N seeds, or SEED=x alone, line by line.
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/sim $(or $(SEEDS),10000) $(SEED)
 
 bench: prerequisites venv ## Measures the ledger's cost per delivery into target/bench.jsonl.
 	@$(CARGO) build --workspace --bins --locked

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod drill;
 pub mod receiver;
 pub mod stack;
+pub mod world;
 
 /// Comes back when a person or the system asks this process to end (SIGINT, SIGTERM or SIGHUP).
 pub async fn interrupted() {

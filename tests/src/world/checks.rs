@@ -1,0 +1,269 @@
+//! I am what must always hold: of every change of a row, of every call, and of the world once it is quiet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use punctual_core::attempt::Answer as Evidence;
+use punctual_core::dead_letter::DeadLetter;
+use punctual_core::delivery::Delivery;
+use punctual_core::id::{DeliveryId, Owner};
+use punctual_core::outcome::CallResult;
+use punctual_core::reason::Reason;
+use punctual_core::state::{Event, State, Verdict, verdict};
+use punctual_core::time::Timestamp;
+
+use super::effect::short;
+use super::inner::Inner;
+
+/// A rule that was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub rule: &'static str,
+    /// How.
+    pub detail: String,
+}
+
+/// One call whose first byte left.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) id: DeliveryId,
+    pub(super) attempt: u32,
+    pub(super) actor: u32,
+    pub(super) started: i64,
+    pub(super) timeout: Duration,
+    /// What its maker learned, and when.
+    pub(super) answer: Option<(i64, CallResult)>,
+}
+
+/// What is remembered.
+#[derive(Debug, Default)]
+pub(super) struct Checks {
+    pub(super) calls: Vec<Call>,
+    /// Dead letters by delivery and death.
+    pub(super) letters: BTreeSet<(String, u32)>,
+    /// Destinations that want no second call after a lost answer.
+    pub(super) review: BTreeSet<String>,
+    /// The longest total timeout and the largest attempt budget that a destination ever had.
+    pub(super) most: BTreeMap<String, (Duration, u32)>,
+}
+
+/// The actor in a lease owner's name.
+pub(super) fn actor_of(owner: Option<&Owner>) -> Option<u32> {
+    owner?.as_str().strip_prefix('a')?.split('x').next()?.parse().ok()
+}
+
+fn live(end: Option<Timestamp>, now: i64) -> bool {
+    end.is_some_and(|end| end.as_millis() > now)
+}
+
+fn ms(how_long: Duration) -> i64 {
+    i64::try_from(how_long.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Inner {
+    pub(super) fn letter(&mut self, letter: &DeadLetter) {
+        let attribute = |name: &str| letter.attributes.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
+        match (attribute("delivery_id"), attribute("death").and_then(|d| d.parse().ok())) {
+            (Some(id), Some(death)) => {
+                let first = self.checks.letters.insert((id, death));
+                self.count(if first { "dead letter" } else { "dead letter again" });
+            }
+            _ => self.violate("dead_letter_without_death", format!("{letter:?}")),
+        }
+    }
+
+    /// One change of a row.
+    pub(super) fn check_row(&mut self, before: Option<&Delivery>, after: &Delivery, actor: u32, age: i64) {
+        let name = short(&after.id);
+        self.say(|| format!("   row {name} {}", shown(after)));
+        for entry in after.history.iter().skip(before.map_or(0, |b| b.history.len())) {
+            let what = format!("row: {} {}", entry.state, entry.reason.map_or("-", Reason::code));
+            self.count(&what);
+        }
+        if let Some(problem) = self.shape(after) {
+            self.violate("row_shape", format!("{name}: {problem}; {}", shown(after)));
+        }
+        let Some(before) = before else { return };
+        for (rule, problem) in self.change(before, after, actor, age) {
+            self.violate(rule, format!("{name}: {problem}; {} -> {}", shown(before), shown(after)));
+        }
+    }
+
+    /// What must hold of any row at any time.
+    fn shape(&self, row: &Delivery) -> Option<String> {
+        let numbers = row.attempts.iter().map(|a| a.number);
+        if !numbers.eq(1..=u32::try_from(row.attempts.len()).unwrap_or(0)) {
+            return Some("attempts are not numbered from 1 without gaps".into());
+        }
+        if row.history.last().is_some_and(|entry| entry.state != row.state) {
+            return Some("the history ends in another state".into());
+        }
+        let (owned, leased) = (row.lease_owner.is_some(), row.lease_until.is_some());
+        let lease_fits = match row.state {
+            State::Dispatching => owned && row.held_until.is_some(),
+            State::Delivering => owned && leased,
+            _ => !owned && !leased,
+        };
+        if !lease_fits {
+            return Some("lease and state do not fit".into());
+        }
+        let waiting = !row.state.is_terminal() && (!row.state.needs_operator() || row.owes_dead_letter());
+        match row.wake_at {
+            None if waiting => return Some("nobody will look at it".into()),
+            Some(_) if !waiting => return Some("it is over, and still in the wake index".into()),
+            Some(at) if at > row.deliver_by => return Some("nobody looks at it before its deadline".into()),
+            _ => {}
+        }
+        if row.dlq_sent > row.death {
+            return Some("more dead letters than deaths".into());
+        }
+        if row.dlq_sent > 0 && !self.checks.letters.contains(&(row.id.to_string(), row.dlq_sent)) {
+            return Some("its dead letter is marked as sent and was not".into());
+        }
+        let effects = self.receivers.iter().filter_map(|r| r.effects.get(&row.id)).map(BTreeSet::len).sum::<usize>();
+        if row.state == State::Delivered && effects == 0 {
+            return Some("delivered, and no receiver processed it".into());
+        }
+        let most = self.checks.most.get(row.destination.as_str()).map_or(u32::MAX, |m| m.1);
+        if row.attempts.len() > usize::try_from(most.saturating_add(row.granted)).unwrap_or(usize::MAX) {
+            return Some("more attempts than its budget".into());
+        }
+        None
+    }
+
+    /// What must hold between a row and the next one.
+    fn change(&self, before: &Delivery, after: &Delivery, actor: u32, age: i64) -> Vec<(&'static str, String)> {
+        let now = self.now;
+        let mut wrong = Vec::new();
+        let mut claim = |holds: bool, rule: &'static str, problem: &str| {
+            if !holds {
+                wrong.push((rule, problem.to_owned()));
+            }
+        };
+        let moves = before.state != after.state;
+        let allowed = Event::ALL.into_iter().any(|event| verdict(before.state, event) == Verdict::Move(after.state));
+        claim(!moves || allowed, "not_in_the_table", "no event does this");
+        claim(!before.state.is_terminal() || !moves, "terminal_moved", "a terminal row moved");
+        claim(after.version >= before.version, "version_went_back", "the version went back");
+        claim(!moves || after.version > before.version, "unversioned_move", "the state changed under the same version");
+        claim(after.history.starts_with(&before.history), "history_rewritten", "the history was rewritten");
+        let fixed = |row: &Delivery| {
+            (
+                row.idempotency_key.clone(),
+                row.reference.clone(),
+                row.destination.clone(),
+                row.content.clone(),
+                row.deliver_after,
+                row.deliver_by,
+            )
+        };
+        claim(fixed(before) == fixed(after), "identity_changed", "what never changes changed");
+        let kept = before.attempts.iter().zip(&after.attempts).all(|(b, a)| b == a || b.answer == Evidence::Unknown);
+        claim(kept && after.attempts.len() >= before.attempts.len(), "evidence_lost", "an attempt's evidence changed or went");
+        if let (Some(previous), Some(entry)) = (before.history.last(), after.history.get(before.history.len())) {
+            let at = entry.at.as_millis();
+            let in_order = at <= now && at + age + 2_700 >= previous.at.as_millis();
+            claim(in_order, "history_out_of_order", "its history is not in the order of time");
+        }
+        let taken = after.lease_owner.is_some() && after.lease_owner != before.lease_owner;
+        if taken {
+            claim(before.hold.is_none(), "claimed_while_held", "a held row was claimed");
+            let paused = self.facts.get(&actor).is_some_and(|f| f.saw_paused.contains(&after.destination));
+            claim(!paused, "claimed_while_paused", "a row of a destination that its claimer saw paused was claimed");
+            let dispatch_twice = after.state == State::Dispatching && before.state == State::Dispatching;
+            claim(!dispatch_twice || !live(before.held_until, now), "live_lease_taken", "a live dispatch lease was taken");
+        }
+        if before.state == State::Delivering && live(before.lease_until, now) && (moves || taken) {
+            let holder = actor_of(before.lease_owner.as_ref()) == Some(actor);
+            claim(holder, "live_lease_taken", "a live deliver lease was taken");
+        }
+        if moves && after.state == State::Expired {
+            let margin = self.checks.most.get(after.destination.as_str()).map_or(self.margin, |m| self.margin.max(m.0));
+            claim(now + 2_700 >= after.deliver_by.as_millis() - ms(margin), "expired_early", "it could still be delivered");
+        }
+        wrong
+    }
+
+    /// A call's first byte leaves.
+    pub(super) fn check_call(&mut self, call: &Call, key: &str, body: &[u8]) {
+        let Some(row) = self.row(&call.id) else {
+            return self.violate("call_without_row", format!("{call:?}"));
+        };
+        let (now, actor) = (self.now, call.actor);
+        let margin = self.margin.max(call.timeout);
+        let number = usize::try_from(call.attempt).unwrap_or(0);
+        let held = row.state == State::Delivering && actor_of(row.lease_owner.as_ref()) == Some(actor);
+        let covered = row.lease_until.is_some_and(|end| end.as_millis() >= now + ms(call.timeout));
+        let ends = self.facts.get(&actor).map_or(0, |f| f.ends);
+        let running = self.checks.calls.iter().any(|other| {
+            let alive = self.facts.get(&other.actor).is_some_and(|f| f.ends > now);
+            other.id == call.id && other.answer.is_none() && alive && other.started + ms(other.timeout) > now
+        });
+        let repeated = self.checks.calls.iter().any(|other| other.id == call.id && other.attempt >= call.attempt);
+        let unsure =
+            row.attempts.iter().any(|a| matches!(a.reason, Reason::Timeout | Reason::ConnectionCut | Reason::OutcomeUnknown));
+        let review = self.checks.review.contains(row.destination.as_str());
+        let floor = self.floor(&row);
+        for (holds, rule, problem) in [
+            (now >= row.deliver_after.as_millis(), "called_early", "before it was due"),
+            (now >= row.next_attempt_at.as_millis(), "called_early", "before its next attempt was due"),
+            (now >= floor, "called_early", "before the receiver's Retry-After had passed"),
+            (now <= row.deliver_by.as_millis() - ms(margin), "called_late", "after the last safe start"),
+            (key == row.idempotency_key.as_str(), "another_key", "with another key"),
+            (number == row.attempts.len() + 1, "attempt_number", "with a number that is not the next"),
+            (held, "called_without_lease", "without holding the row"),
+            (covered, "called_without_lease", "and could outlast its lease"),
+            (now + ms(call.timeout) <= ends, "called_too_long", "and could outlast its invocation"),
+            (!running, "two_calls_at_once", "while another call is under way"),
+            (!repeated, "attempt_repeated", "under a number that was used before"),
+            (!(review && unsure), "called_after_unknown", "after a lost answer, though a person should look"),
+            (row.attempts.len() < 20, "too_many_calls", "too often"),
+            (!row.state.is_terminal(), "called_after_the_end", "after its end"),
+        ] {
+            if !holds {
+                self.violate(rule, format!("{}#{} was called {problem}; {}", short(&call.id), call.attempt, shown(&row)));
+            }
+        }
+        let payload = self.body(&row);
+        if payload.as_deref() != Some(body) {
+            self.violate("another_body", format!("{}#{} was sent with another body", short(&call.id), call.attempt));
+        }
+    }
+
+    /// When the receiver lets itself be called again, as far as its wish was recorded by who heard it.
+    fn floor(&self, row: &Delivery) -> i64 {
+        let wish = |call: &Call| match &call.answer {
+            Some((at, CallResult::Answered { retry_after: Some(seconds), .. })) => {
+                Some(at + seconds.parse::<i64>().ok()? * 1_000)
+            }
+            _ => None,
+        };
+        let recorded = |call: &&Call| {
+            let entry = usize::try_from(call.attempt).ok().and_then(|n| row.attempts.get(n.checked_sub(1)?));
+            let late = row.history.iter().any(|h| h.attempt == Some(call.attempt) && h.reason == Some(Reason::OutcomeUnknown));
+            call.id == row.id && !late && entry.is_some_and(|e| matches!(e.answer, Evidence::Status(_)))
+        };
+        self.checks.calls.iter().filter(recorded).filter_map(wish).max().unwrap_or(0)
+    }
+}
+
+/// A row in one line.
+pub(super) fn shown(row: &Delivery) -> String {
+    let at = |t: Option<Timestamp>| t.map_or("-".to_owned(), |t| t.to_string().get(11..23).unwrap_or_default().to_owned());
+    format!(
+        "v{} {} next {} wake {} held {} lease {} {} by {} attempts {}{} death {}/{}",
+        row.version,
+        row.state,
+        at(Some(row.next_attempt_at)),
+        at(row.wake_at),
+        at(row.held_until),
+        row.lease_owner.as_ref().map_or("-", |o| o.as_str()),
+        at(row.lease_until),
+        at(Some(row.deliver_by)),
+        row.attempts.iter().map(|a| a.reason.code()).collect::<Vec<_>>().join(","),
+        if row.hold.is_some() { " HELD" } else { "" },
+        row.dlq_sent,
+        row.death,
+    )
+}

@@ -1,0 +1,196 @@
+//! I am a call that an actor makes to the world: registered when it is made, decided by an operation, answered by a later poll.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use punctual_core::acquire::Acquire;
+use punctual_core::clock::{ClockError, Now};
+use punctual_core::dead_letter::DeadLetter;
+use punctual_core::delivery::{Delivery, Lane, Payload};
+use punctual_core::destination::Destination;
+use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference};
+use punctual_core::outcome::{CallResult, Failure};
+use punctual_core::ports::{Acquired, Created, Cursor, Outgoing, Partition, Stored, WakePage, WakeQuery, Written};
+use punctual_core::settings::Settings;
+use punctual_core::time::Timestamp;
+use punctual_core::transition::Transition;
+
+use super::ports::Port;
+use super::receiver::{Post, Reply};
+
+/// What an actor asks for.
+#[derive(Debug, Clone)]
+pub(super) enum Effect {
+    Create(Box<Delivery>, Box<Payload>),
+    Acquire(Box<Acquire>),
+    Write(Box<Transition>),
+    Read(Vec<DeliveryId>),
+    Payload(DeliveryId, Content),
+    Wake(WakeQuery),
+    Partition(DeliveryId),
+    ByReference(Reference),
+    CountDead(Timestamp),
+    Destinations,
+    Lookup(Vec<DestinationId>),
+    PutDestination(Box<Destination>, u64),
+    Cursors,
+    KeepCursor(Lane, Option<Cursor>),
+    Publish(Vec<Outgoing>),
+    Hide(String, u32),
+    Letter(DeadLetter),
+    WaitUntil(Timestamp),
+    Pause(Duration),
+    Secrets,
+    Connect(usize),
+    Post(Post, Duration),
+    Acknowledge(Vec<String>),
+}
+
+impl Effect {
+    /// In a few words, for a trace.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Create(row, _) => format!("create {}", short(&row.id)),
+            Self::Acquire(a) => format!("acquire {} for {}", short(&a.id), a.claim.state),
+            Self::Write(t) => {
+                format!(
+                    "write {} v{} {} -> v{} {}",
+                    short(&t.before.id),
+                    t.before.version,
+                    t.before.state,
+                    t.after.version,
+                    t.after.state
+                )
+            }
+            Self::Read(ids) => format!("read {}", ids.iter().map(short).collect::<Vec<_>>().join(" ")),
+            Self::Payload(id, _) => format!("payload {}", short(id)),
+            Self::Wake(query) => format!("wake {} until {}", query.lane, query.until),
+            Self::Partition(id) => format!("partition {}", short(id)),
+            Self::ByReference(reference) => format!("by reference {reference}"),
+            Self::CountDead(_) => "count dead".into(),
+            Self::Destinations => "destinations".into(),
+            Self::Lookup(_) => "lookup".into(),
+            Self::PutDestination(d, _) => {
+                format!("put destination {} v{}{}", d.spec.id, d.version, if d.paused.is_some() { " paused" } else { "" })
+            }
+            Self::Cursors => "cursors".into(),
+            Self::KeepCursor(lane, _) => format!("keep cursor {lane}"),
+            Self::Publish(messages) => {
+                let each = messages
+                    .iter()
+                    .map(|m| format!("{}#{}+{}s", short(&m.message.delivery_id), m.message.attempt, m.delay_seconds));
+                format!("publish {}", each.collect::<Vec<_>>().join(" "))
+            }
+            Self::Hide(receipt, seconds) => format!("hide {receipt} {seconds}s"),
+            Self::Letter(letter) => {
+                format!("dead letter {}", letter.attributes.iter().map(|(_, v)| v.as_str()).take(4).collect::<Vec<_>>().join(" "))
+            }
+            Self::WaitUntil(at) => format!("wait until {at}"),
+            Self::Pause(how_long) => format!("pause {}ms", how_long.as_millis()),
+            Self::Secrets => "secrets".into(),
+            Self::Connect(to) => format!("connect r{to}"),
+            Self::Post(post, _) => format!("POST {} to r{}", short(&post.id), post.destination),
+            Self::Acknowledge(receipts) => format!("acknowledge {}", receipts.join(" ")),
+        }
+    }
+
+    /// Whether a request of a dead actor could still arrive and change something.
+    pub(super) fn outlives_its_sender(&self) -> bool {
+        matches!(
+            self,
+            Self::Create(..)
+                | Self::Acquire(_)
+                | Self::Write(_)
+                | Self::PutDestination(..)
+                | Self::Publish(_)
+                | Self::Hide(..)
+                | Self::Letter(_)
+                | Self::Post(..)
+                | Self::Acknowledge(_)
+        )
+    }
+}
+
+/// The end of an id is enough to tell it from the others.
+pub(super) fn short(id: &DeliveryId) -> String {
+    id.as_str().chars().skip(4).take(4).collect()
+}
+
+/// What an actor learns.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Fault,
+    Done,
+    Created(Created),
+    Acquired(Acquired),
+    Written(Written),
+    Rows(Vec<Delivery>),
+    Payload(Option<Payload>),
+    Page(WakePage),
+    Partition(Option<Box<Partition>>),
+    Ids(Vec<DeliveryId>),
+    Count(u64),
+    Destinations(Vec<Destination>),
+    Found(Vec<Destination>, Settings),
+    Stored(Stored),
+    Cursors(Vec<(Lane, Cursor)>),
+    Published(Vec<Option<MessageId>>),
+    Time(Result<Now, ClockError>),
+    Connected(Option<Failure>),
+    Called(CallResult),
+}
+
+/// How far a call has come.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Not yet happened.
+    Open,
+    /// It has happened; the answer is on its way.
+    Happened(Answer),
+    /// The receiver has it, and will answer.
+    AtReceiver(Reply),
+    /// The actor may take it.
+    Answered(Answer),
+}
+
+/// A call that is not finished.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) actor: u32,
+    pub(super) effect: Effect,
+    pub(super) stage: Stage,
+    pub(super) since: i64,
+    pub(super) waker: Option<Waker>,
+}
+
+/// Waits for the world to answer.
+pub(super) struct Asked {
+    port: Port,
+    effect: Option<Effect>,
+    number: Option<u64>,
+}
+
+impl Asked {
+    pub(super) fn new(port: Port, effect: Effect) -> Self {
+        Self { port, effect: Some(effect), number: None }
+    }
+}
+
+impl Future for Asked {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+        let port = self.port.clone();
+        let mut inner = port.inner();
+        if let Some(effect) = self.effect.take() {
+            self.number = Some(inner.register(port.actor, effect, cx.waker().clone()));
+            return Poll::Pending;
+        }
+        match self.number.and_then(|number| inner.take_answer(number, cx.waker())) {
+            Some(answer) => Poll::Ready(answer),
+            None => Poll::Pending,
+        }
+    }
+}

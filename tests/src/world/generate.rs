@@ -1,0 +1,182 @@
+//! I make up operations for a seed, looking at the world as it is: what I write down needs no chance to be replayed.
+
+use super::inner::Inner;
+use super::op::{Behaviour, Fate, Op};
+use super::rng::{Rng, mix};
+use super::setup::{DESTINATIONS, REMINDERS};
+use super::step::World;
+
+/// No more actors than this at a time.
+const MOST_ACTORS: usize = 5;
+
+/// How hard a seed is.
+struct Mood {
+    /// Times in a thousand that a call fails in some way.
+    faults: u64,
+    /// Times in a thousand that an actor crashes at a call.
+    crashes: u64,
+    /// Whether clocks, switches and freezes change.
+    meddles: bool,
+    reminders: u8,
+}
+
+/// Applies operations to the world, and gives the list of them.
+#[must_use]
+pub fn generate(world: &mut World, seed: u64) -> Vec<Op> {
+    let mut rng = Rng::new(mix(&[seed, 1]));
+    let mood = Mood {
+        faults: rng.pick(&[0, 10, 60, 200]).unwrap_or(0),
+        crashes: rng.pick(&[0, 5, 30, 80]).unwrap_or(0),
+        meddles: rng.chance(600),
+        reminders: u8::try_from(rng.between(1, u32::from(REMINDERS))).unwrap_or(1),
+    };
+    let length = rng.between(60, 400);
+    let mut ops = Vec::new();
+    let mut next_actor = 0;
+    for _ in 0..length {
+        let op = choose(world, &mut rng, &mood, &mut next_actor);
+        world.apply(&op);
+        ops.push(op);
+        if world.violation().is_some() {
+            break;
+        }
+    }
+    ops
+}
+
+fn choose(world: &World, rng: &mut Rng, mood: &Mood, next_actor: &mut u32) -> Op {
+    let actors: Vec<u32> = world.actors.keys().copied().collect();
+    let mut fresh = || {
+        *next_actor += 1;
+        *next_actor
+    };
+    let (visible, unsure, quiet) = {
+        let inner = world.inner();
+        (inner.queue.visible(inner.now) > 0, inner.skew != 0 || inner.width > 2_000, inner.ledger.rows().is_empty())
+    };
+    if !actors.is_empty() && (rng.chance(620) || actors.len() >= MOST_ACTORS) {
+        let actor = rng.pick(&actors).unwrap_or(0);
+        return match rng.below(100) {
+            0..=59 => Op::Step { actor, call: small(rng, 4), fate: fate(rng, mood) },
+            60..=87 => Op::Run { actor },
+            88 if mood.crashes > 0 => Op::Outlive { actor },
+            _ => Op::Advance { ms: while_they_live(world, rng) },
+        };
+    }
+    let poll = |rng: &mut Rng, actor: u32| Op::Poll { actor, most: 1 + small(rng, 10), skip: small(rng, 3) };
+    if visible && rng.chance(400) {
+        return poll(rng, fresh());
+    }
+    if unsure && rng.chance(150) {
+        return if rng.chance(500) { Op::Skew { ms: 0 } } else { Op::Width { ms: 300 } };
+    }
+    let (reminder, destination, which) = (small(rng, mood.reminders), small(rng, DESTINATIONS), small(rng, 255));
+    let is_new = !world.reminders.contains_key(&reminder);
+    match rng.below(100) {
+        0..=19 if is_new || quiet => Op::Schedule { actor: fresh(), reminder, content: 0 },
+        0..=2 => Op::Schedule { actor: fresh(), reminder, content: u8::from(rng.chance(300)) },
+        3..=32 => Op::Tick { actor: fresh() },
+        33..=44 => poll(rng, fresh()),
+        45..=69 if !actors.is_empty() && rng.chance(850) => Op::Advance { ms: while_they_live(world, rng) },
+        45..=69 => Op::Advance { ms: advance(world, rng) },
+        70..=76 => Op::Receiver { destination, behaviour: behaviour(rng) },
+        77..=79 if mood.crashes > 0 => Op::Lose { message: which },
+        80..=82 => Op::Duplicate { message: which },
+        83 => Op::Delay { message: which, seconds: u16::from(small(rng, 255)) * 4 },
+        84..=86 => Op::Arrive { request: which },
+        87 => actors.first().map_or(Op::CatchUp, |actor| Op::Crash { actor: *actor }),
+        88..=89 => Op::Lag { reminder },
+        90 => Op::CatchUp,
+        _ if !mood.meddles => Op::Advance { ms: advance(world, rng) },
+        91 => Op::Hold { actor: fresh(), reminder },
+        92..=93 => Op::Release { actor: fresh(), reminder },
+        94 => Op::Pause { actor: fresh(), destination },
+        95..=96 => Op::Resume { actor: fresh(), destination },
+        97 => Op::Policy { actor: fresh(), destination, variant: small(rng, 4) },
+        98 => match rng.below(2) {
+            0 => Op::KillSwitch { on: rng.chance(300) },
+            _ => Op::Skew { ms: rng.pick(&[1_500, -1_500, 2_600, -5_000, 60_000]).unwrap_or(0) },
+        },
+        _ => Op::Width { ms: rng.pick(&[0, 50, 300, 1_000, 1_000, 1_990, 1_990, 2_600]).unwrap_or(300) },
+    }
+}
+
+/// A number below `n`.
+fn small(rng: &mut Rng, n: u8) -> u8 {
+    u8::try_from(rng.below(u64::from(n))).unwrap_or(0)
+}
+
+fn fate(rng: &mut Rng, mood: &Mood) -> Fate {
+    if rng.chance(mood.crashes) {
+        return if rng.chance(500) { Fate::CrashBefore } else { Fate::CrashAfter };
+    }
+    if rng.chance(mood.faults) {
+        return rng.pick(&[Fate::AnswerLost, Fate::AnswerLost, Fate::Refused, Fate::Refused, Fate::Partial]).unwrap_or(Fate::Ok);
+    }
+    if rng.chance(60) { Fate::Held } else { Fate::Ok }
+}
+
+fn behaviour(rng: &mut Rng) -> Behaviour {
+    match rng.below(20) {
+        0..=5 => Behaviour::Healthy,
+        6 => Behaviour::Slow(rng.between(1, 1_900)),
+        7 => Behaviour::Slow(rng.between(1_900, 11_000)),
+        8..=9 => Behaviour::Status(rng.pick(&[500, 503, 503]).unwrap_or(503)),
+        10 => Behaviour::Status(rng.pick(&[400, 404, 409, 410, 422]).unwrap_or(400)),
+        11..=12 => Behaviour::TooMany(rng.pick(&[1, 30, 900, 2_000]).unwrap_or(30)),
+        13..=14 => Behaviour::Swallow,
+        15..=16 => Behaviour::Cut,
+        17 => Behaviour::Silent,
+        _ => Behaviour::Down,
+    }
+}
+
+/// Time passes, but not so much that somebody's invocation ends.
+fn while_they_live(world: &World, rng: &mut Rng) -> u32 {
+    let left = {
+        let inner = world.inner();
+        world
+            .actors
+            .keys()
+            .filter_map(|n| inner.facts.get(n))
+            .filter(|f| !f.outlives)
+            .map(|f| f.ends - inner.now)
+            .min()
+            .unwrap_or(1_000)
+    };
+    let ms = if rng.chance(300) { rng.between(1, 2_000) } else { interesting(&world.inner(), rng).unwrap_or(100) };
+    if i64::from(ms) < left || rng.chance(60) { ms } else { u32::try_from(left / 2).unwrap_or(1).max(1) }
+}
+
+fn advance(world: &World, rng: &mut Rng) -> u32 {
+    match rng.below(10) {
+        0 => rng.between(1, 50),
+        1 => rng.between(50, 2_000),
+        2 => rng.between(2_000, 30_000),
+        3 => rng.between(30_000, 200_000),
+        4 if rng.chance(200) => rng.between(200_000, 3_000_000),
+        _ => interesting(&world.inner(), rng).unwrap_or(1_000),
+    }
+}
+
+/// How long until just before, at, or just after an instant at which something begins or ends.
+fn interesting(inner: &Inner, rng: &mut Rng) -> Option<u32> {
+    let mut at: Vec<i64> = inner.pending.values().map(|p| inner.ready_at(p)).collect();
+    at.extend(inner.queue.next_visible());
+    let margin = i64::try_from(inner.margin.as_millis()).unwrap_or(0);
+    for row in inner.ledger.rows().iter().filter(|row| !row.state.is_terminal()) {
+        at.extend(
+            [row.lease_end(), row.wake_at, row.held_until, Some(row.next_attempt_at)]
+                .into_iter()
+                .flatten()
+                .map(|t| t.as_millis()),
+        );
+        at.push(row.deliver_by.as_millis() - margin);
+    }
+    at.retain(|at| *at > inner.now && *at < inner.now + 400_000);
+    at.sort_unstable();
+    at.truncate(6);
+    let near = i64::from(rng.between(0, 4)) - 2;
+    let at = rng.pick(&at)?;
+    u32::try_from((at + near - inner.now).max(1)).ok()
+}

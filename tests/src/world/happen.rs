@@ -1,0 +1,137 @@
+//! I let calls happen: each is one step of the tables, the queues or the receivers, and every row that it touches is checked.
+
+use futures::FutureExt as _;
+use punctual_core::delivery::Delivery;
+use punctual_core::id::DeliveryId;
+use punctual_core::ports::{Acquired, Control as _, Ledger as _, PortError, Written};
+
+use super::effect::{Answer, Effect};
+use super::inner::Inner;
+
+/// The ports in memory answer at once.
+fn at_once<T>(answer: impl Future<Output = Result<T, PortError>>) -> Option<T> {
+    answer.now_or_never()?.ok()
+}
+
+impl Inner {
+    /// One call happens. `age` is how long ago it left, in milliseconds.
+    pub(super) fn happen(&mut self, actor: u32, effect: &Effect, age: i64, partial: bool) -> Answer {
+        let now = self.now;
+        match effect {
+            Effect::Create(row, payload) => {
+                let before = self.row(&row.id);
+                let created = at_once(self.ledger.create(row, payload));
+                self.touched(&row.id, before.as_ref(), actor, age);
+                created.map_or(Answer::Fault, Answer::Created)
+            }
+            Effect::Acquire(acquire) => {
+                let before = self.row(&acquire.id);
+                let acquired = at_once(self.ledger.acquire(acquire));
+                self.touched(&acquire.id, before.as_ref(), actor, age);
+                if matches!(acquired, Some(Acquired::Refused(_))) {
+                    self.count("claim refused");
+                }
+                acquired.map_or(Answer::Fault, Answer::Acquired)
+            }
+            Effect::Write(transition) => {
+                let id = &transition.before.id;
+                let before = self.row(id);
+                let written = at_once(self.ledger.write(transition));
+                self.touched(id, before.as_ref(), actor, age);
+                if matches!(written, Some(Written::Conflict(_))) {
+                    self.count("fence lost");
+                }
+                written.map_or(Answer::Fault, Answer::Written)
+            }
+            Effect::Read(ids) => at_once(self.ledger.read(ids)).map_or(Answer::Fault, Answer::Rows),
+            Effect::Payload(id, content) => at_once(self.ledger.payload(id, content)).map_or(Answer::Fault, Answer::Payload),
+            Effect::Wake(query) => at_once(self.index.wake(query)).map_or(Answer::Fault, Answer::Page),
+            Effect::Partition(id) => {
+                at_once(self.ledger.partition(id)).map_or(Answer::Fault, |found| Answer::Partition(found.map(Box::new)))
+            }
+            Effect::ByReference(reference) => at_once(self.ledger.by_reference(reference)).map_or(Answer::Fault, Answer::Ids),
+            Effect::CountDead(after) => at_once(self.ledger.count_reachable_dead(*after)).map_or(Answer::Fault, Answer::Count),
+            Effect::Destinations => {
+                let found = at_once(self.control.destinations());
+                self.saw(actor, found.as_deref().unwrap_or_default());
+                found.map_or(Answer::Fault, Answer::Destinations)
+            }
+            Effect::Lookup(ids) => {
+                let found = at_once(self.control.lookup(ids));
+                self.saw(actor, found.as_ref().map(|(found, _)| found.as_slice()).unwrap_or_default());
+                found.map_or(Answer::Fault, |(found, settings)| Answer::Found(found, settings))
+            }
+            Effect::PutDestination(destination, expected) => {
+                let stored = at_once(self.control.put_destination(destination, *expected));
+                if destination.paused.is_some() {
+                    self.count("destination paused");
+                }
+                stored.map_or(Answer::Fault, Answer::Stored)
+            }
+            Effect::Cursors => at_once(self.control.cursors()).map_or(Answer::Fault, Answer::Cursors),
+            Effect::KeepCursor(lane, cursor) => {
+                self.count("cursor kept");
+                at_once(self.control.keep_cursor(lane, cursor.as_ref())).map_or(Answer::Fault, |()| Answer::Done)
+            }
+            Effect::Publish(messages) => {
+                let ids = messages
+                    .iter()
+                    .enumerate()
+                    .map(|(i, outgoing)| if partial && i % 2 == 0 { None } else { self.queue.publish(outgoing, now) });
+                Answer::Published(ids.collect())
+            }
+            Effect::Hide(receipt, seconds) => {
+                if self.queue.hide(receipt, *seconds, now) {
+                    Answer::Done
+                } else {
+                    Answer::Fault
+                }
+            }
+            Effect::Letter(letter) => {
+                self.letter(letter);
+                Answer::Done
+            }
+            Effect::WaitUntil(_) => {
+                self.narrow(actor);
+                Answer::Time(self.clock(actor))
+            }
+            Effect::Secrets | Effect::Pause(_) => Answer::Done,
+            Effect::Connect(to) => Answer::Connected(self.receivers.get(*to).and_then(super::receiver::Receiver::connect)),
+            Effect::Post(post, _) => {
+                self.arrive(post);
+                Answer::Done
+            }
+            Effect::Acknowledge(receipts) => {
+                receipts.iter().for_each(|receipt| self.queue.delete(receipt));
+                Answer::Done
+            }
+        }
+    }
+
+    fn saw(&mut self, actor: u32, destinations: &[punctual_core::destination::Destination]) {
+        if let Some(facts) = self.facts.get_mut(&actor) {
+            facts.saw_paused = destinations.iter().filter(|d| d.paused.is_some()).map(|d| d.spec.id.clone()).collect();
+        }
+    }
+
+    /// A row may have changed: it is checked, and the index sees it unless it lags.
+    fn touched(&mut self, id: &DeliveryId, before: Option<&Delivery>, actor: u32, age: i64) {
+        let Some(after) = self.row(id) else { return };
+        if before == Some(&after) {
+            return;
+        }
+        if !self.lagging.contains(id) {
+            self.index.put_row(after.clone());
+        }
+        self.check_row(before, &after, actor, age);
+    }
+
+    /// The index sees everything again.
+    pub(super) fn catch_up(&mut self) {
+        for id in std::mem::take(&mut self.lagging) {
+            if let Some(row) = self.row(&id) {
+                self.index.put_row(row);
+            }
+        }
+    }
+}

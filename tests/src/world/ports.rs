@@ -1,0 +1,224 @@
+//! I am an actor's ports: every call goes to the world and comes back when an operation lets it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use punctual_core::acquire::Acquire;
+use punctual_core::clock::{ClockError, Now};
+use punctual_core::dead_letter::DeadLetter;
+use punctual_core::delivery::{Delivery, Lane, Payload};
+use punctual_core::destination::Destination;
+use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference};
+use punctual_core::outcome::{CallResult, Failure};
+use punctual_core::ports::{
+    Acquired, Control, Created, Cursor, DeadLetters, Ledger, Outgoing, Partition, PortError, Queue, Request, SecretUnavailable,
+    Secrets, Stored, Time, WakePage, WakeQuery, Webhook, Written,
+};
+use punctual_core::settings::Settings;
+use punctual_core::signature::Secret;
+use punctual_core::time::Timestamp;
+use punctual_core::transition::Transition;
+
+use super::effect::{Answer, Asked, Effect};
+use super::inner::Inner;
+
+/// One actor's way to the world.
+#[derive(Clone)]
+pub(super) struct Port {
+    pub(super) world: Arc<Mutex<Inner>>,
+    pub(super) actor: u32,
+}
+
+impl Port {
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn ask(&self, effect: Effect) -> Asked {
+        Asked::new(self.clone(), effect)
+    }
+}
+
+fn fault(what: &'static str) -> PortError {
+    PortError::Unavailable { what, source: "the simulated world refused".into() }
+}
+
+macro_rules! answer {
+    ($port:expr, $effect:expr, $answer:ident, $what:literal) => {
+        match $port.ask($effect).await {
+            Answer::$answer(value) => Ok(value),
+            _ => Err(fault($what)),
+        }
+    };
+}
+
+impl Ledger for Port {
+    async fn create(&self, row: &Delivery, payload: &Payload) -> Result<Created, PortError> {
+        answer!(self, Effect::Create(Box::new(row.clone()), Box::new(payload.clone())), Created, "create")
+    }
+
+    async fn acquire(&self, acquire: &Acquire) -> Result<Acquired, PortError> {
+        answer!(self, Effect::Acquire(Box::new(acquire.clone())), Acquired, "acquire")
+    }
+
+    async fn write(&self, transition: &Transition) -> Result<Written, PortError> {
+        answer!(self, Effect::Write(Box::new(transition.clone())), Written, "write")
+    }
+
+    async fn read(&self, ids: &[DeliveryId]) -> Result<Vec<Delivery>, PortError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        answer!(self, Effect::Read(ids.to_vec()), Rows, "read")
+    }
+
+    async fn payload(&self, id: &DeliveryId, content: &Content) -> Result<Option<Payload>, PortError> {
+        answer!(self, Effect::Payload(id.clone(), content.clone()), Payload, "payload")
+    }
+
+    async fn wake(&self, query: &WakeQuery) -> Result<WakePage, PortError> {
+        answer!(self, Effect::Wake(query.clone()), Page, "wake")
+    }
+
+    async fn partition(&self, id: &DeliveryId) -> Result<Option<Partition>, PortError> {
+        let found: Result<_, PortError> = answer!(self, Effect::Partition(id.clone()), Partition, "partition");
+        found.map(|found| found.map(|found| *found))
+    }
+
+    async fn by_reference(&self, reference: &Reference) -> Result<Vec<DeliveryId>, PortError> {
+        answer!(self, Effect::ByReference(reference.clone()), Ids, "by_reference")
+    }
+
+    async fn count_reachable_dead(&self, after: Timestamp) -> Result<u64, PortError> {
+        answer!(self, Effect::CountDead(after), Count, "count_reachable_dead")
+    }
+}
+
+impl Control for Port {
+    async fn destinations(&self) -> Result<Vec<Destination>, PortError> {
+        answer!(self, Effect::Destinations, Destinations, "destinations")
+    }
+
+    async fn lookup(&self, ids: &[DestinationId]) -> Result<(Vec<Destination>, Settings), PortError> {
+        match self.ask(Effect::Lookup(ids.to_vec())).await {
+            Answer::Found(destinations, settings) => Ok((destinations, settings)),
+            _ => Err(fault("lookup")),
+        }
+    }
+
+    async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
+        answer!(self, Effect::PutDestination(Box::new(destination.clone()), expected), Stored, "put_destination")
+    }
+
+    async fn cursors(&self) -> Result<Vec<(Lane, Cursor)>, PortError> {
+        answer!(self, Effect::Cursors, Cursors, "cursors")
+    }
+
+    async fn keep_cursor(&self, lane: &Lane, cursor: Option<&Cursor>) -> Result<(), PortError> {
+        match self.ask(Effect::KeepCursor(lane.clone(), cursor.cloned())).await {
+            Answer::Done => Ok(()),
+            _ => Err(fault("keep_cursor")),
+        }
+    }
+}
+
+impl Queue for Port {
+    async fn publish(&self, messages: &[Outgoing]) -> Vec<Result<MessageId, PortError>> {
+        if messages.is_empty() {
+            return Vec::new();
+        }
+        match self.ask(Effect::Publish(messages.to_vec())).await {
+            Answer::Published(ids) => ids.into_iter().map(|id| id.ok_or_else(|| fault("publish"))).collect(),
+            _ => messages.iter().map(|_| Err(fault("publish"))).collect(),
+        }
+    }
+
+    async fn hide(&self, receipt: &str, seconds: u32) -> Result<(), PortError> {
+        match self.ask(Effect::Hide(receipt.to_owned(), seconds)).await {
+            Answer::Done => Ok(()),
+            _ => Err(fault("hide")),
+        }
+    }
+}
+
+impl DeadLetters for Port {
+    async fn send(&self, letter: &DeadLetter) -> Result<(), PortError> {
+        match self.ask(Effect::Letter(letter.clone())).await {
+            Answer::Done => Ok(()),
+            _ => Err(fault("send")),
+        }
+    }
+}
+
+impl Time for Port {
+    fn now(&self) -> Result<Now, ClockError> {
+        self.inner().clock(self.actor)
+    }
+
+    fn time_left(&self) -> Duration {
+        self.inner().time_left(self.actor)
+    }
+
+    async fn wait_until(&self, at: Timestamp) -> Result<Now, ClockError> {
+        match self.ask(Effect::WaitUntil(at)).await {
+            Answer::Time(now) => now,
+            _ => Err(ClockError::Unknown),
+        }
+    }
+
+    async fn pause(&self, how_long: Duration) {
+        self.ask(Effect::Pause(how_long)).await;
+    }
+
+    fn random(&self) -> f64 {
+        self.inner().random(self.actor)
+    }
+
+    fn unique(&self) -> String {
+        self.inner().unique(self.actor)
+    }
+}
+
+impl Secrets for Port {
+    async fn active(&self, references: &[String]) -> Result<Vec<Secret>, SecretUnavailable> {
+        let reference = references.first().cloned().unwrap_or_default();
+        let unavailable = |problem: String| SecretUnavailable { reference: reference.clone(), problem };
+        match self.ask(Effect::Secrets).await {
+            Answer::Done => {
+                let secret = Secret::parse("s1", "whsec_cHVuY3R1YWwtYmVuY2gtc2VjcmV0LTIwMjctMDE=");
+                secret.map(|secret| vec![secret]).map_err(|e| unavailable(e.to_string()))
+            }
+            _ => Err(unavailable("the simulated world refused".into())),
+        }
+    }
+}
+
+impl Webhook for Port {
+    async fn call(&self, request: &Request, may_start: &(dyn Fn() -> bool + Send + Sync)) -> CallResult {
+        let to = destination_of(&request.url);
+        match self.ask(Effect::Connect(to)).await {
+            Answer::Connected(None) => {}
+            Answer::Connected(Some(failure)) => return failure.into(),
+            _ => return Failure::Connect.into(),
+        }
+        // The first byte leaves in the very poll in which the question is asked.
+        if !may_start() {
+            return CallResult::not_called();
+        }
+        let post = self.inner().first_byte(self.actor, to, request);
+        let Some(post) = post else { return CallResult::not_called() };
+        match self.ask(Effect::Post(post, request.total_timeout)).await {
+            Answer::Called(result) => result,
+            _ => Failure::Cut.into(),
+        }
+    }
+}
+
+/// The address of a destination's receiver.
+pub(super) fn url_of(destination: usize) -> String {
+    format!("https://r{destination}.example.com/hook")
+}
+
+fn destination_of(url: &str) -> usize {
+    url.strip_prefix("https://r").and_then(|rest| rest.split('.').next()).and_then(|n| n.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,103 @@
+//! I am what a seed decides before anything happens: the stage, the destinations, the reminders.
+
+use std::time::Duration;
+
+use punctual_core::destination::{Change, Destination, OnUnknown, Spec};
+use punctual_core::time::Timestamp;
+use punctual_flows::release::Rules;
+use serde_json::{Value, json};
+
+use super::actor::Stage;
+use super::ports::url_of;
+use super::rng::{Rng, mix};
+
+/// When every world begins.
+pub(super) const START: i64 = 1_796_115_600_000;
+/// How many destinations there are.
+pub(super) const DESTINATIONS: u8 = 2;
+/// How many reminders there may be.
+pub(super) const REMINDERS: u8 = 8;
+
+pub(super) fn stage(seed: u64) -> Stage {
+    let mut rng = Rng::new(mix(&[seed, 10]));
+    let mut seconds = |from: &[u64]| Duration::from_secs(rng.pick(from).unwrap_or(60));
+    Stage {
+        rules: Rules { horizon: seconds(&[60, 90, 150, 300]), lease: seconds(&[10, 15, 30, 60]) },
+        margin: seconds(&[1, 3, 10]),
+        handoff_threshold: seconds(&[10, 20, 60, 120]),
+    }
+}
+
+/// A destination under one of its policies, as an operator would write it.
+pub(super) fn spec(seed: u64, destination: u8, variant: u8) -> Value {
+    let mut fixed = Rng::new(mix(&[seed, 11, u64::from(destination)]));
+    let mut rng = Rng::new(mix(&[seed, 12, u64::from(destination), u64::from(variant)]));
+    let base = rng.pick(&[100_u64, 2_000, 10_000, 30_000]).unwrap_or(2_000);
+    json!({
+        "id": format!("r{destination}"),
+        "url": url_of(usize::from(destination)),
+        "secrets": [format!("punctual/sim/r{destination}")],
+        "connect_timeout_ms": 1_000,
+        "total_timeout_ms": rng.pick(&[2_000, 5_000, 10_000]),
+        "rate_per_second": rng.pick(&[1, 5, 50]),
+        "max_in_flight": rng.pick(&[1, 2, 100]),
+        "shards": fixed.between(1, 2),
+        "retry": { "base_ms": base, "cap_ms": rng.pick(&[base, 60_000, 3_600_000]), "attempts": rng.pick(&[1, 2, 3, 5, 10]) },
+        "on_unknown": if fixed.chance(250) { "review" } else { "retry" },
+    })
+}
+
+/// A destination as it is at the start; none if its own rules refuse it.
+pub(super) fn destination(seed: u64, destination: u8) -> Option<Destination> {
+    let spec: Spec = serde_json::from_value(spec(seed, destination, 0)).ok()?;
+    let changed = Change { at: Timestamp::from_millis(START), by: "sim".into(), why: "the start".into() };
+    Some(Destination { spec, version: 1, paused: None, changed })
+}
+
+/// Whether a destination wants no second call after a lost answer.
+pub(super) fn wants_review(destination: &Destination) -> bool {
+    destination.spec.on_unknown == OnUnknown::Review
+}
+
+/// A reminder's instants, as they are first asked for at `now`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Instants {
+    pub(super) deliver_after: Timestamp,
+    pub(super) deliver_by: Timestamp,
+}
+
+pub(super) fn instants(seed: u64, reminder: u8, now: i64) -> Instants {
+    let mut rng = Rng::new(mix(&[seed, 13, u64::from(reminder)]));
+    let due = match rng.below(10) {
+        0 => -i64::from(rng.between(1, 60_000)),
+        1..=3 => i64::from(rng.between(0, 5_000)),
+        4..=7 => i64::from(rng.between(5_000, 200_000)),
+        _ => i64::from(rng.between(200_000, 2_000_000)),
+    };
+    let window = match rng.below(10) {
+        0 => i64::from(rng.between(10_000, 15_000)),
+        1 => i64::from(rng.between(15_000, 90_000)),
+        2..=5 => i64::from(rng.between(90_000, 900_000)),
+        _ => i64::from(rng.between(900_000, 8_000_000)),
+    };
+    let deliver_after = Timestamp::from_millis(now + due);
+    Instants { deliver_after, deliver_by: Timestamp::from_millis(deliver_after.as_millis() + window) }
+}
+
+/// What an application sends.
+pub(super) fn schedule_event(reminder: u8, content: u8, instants: Instants) -> Value {
+    json!({
+        "action": "schedule",
+        "reminders": [{
+            "tenant": "acme",
+            "subscriber": format!("s{reminder}"),
+            "renewal_period": "2027",
+            "reminder_kind": "first",
+            "destination_id": format!("r{}", reminder % DESTINATIONS),
+            "reference": format!("c-{reminder}"),
+            "deliver_after": instants.deliver_after.to_string(),
+            "deliver_by": instants.deliver_by.to_string(),
+            "payload": { "reminder": reminder, "content": content },
+        }],
+    })
+}

@@ -1,0 +1,400 @@
+//! I apply operations: start actors, let calls happen, kill, lose, delay, and let time pass.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Context;
+
+use futures::FutureExt as _;
+use futures::task::noop_waker;
+use punctual_core::delivery::Delivery;
+use punctual_core::destination::Destination;
+use punctual_core::id::{DeliveryId, IdentityParts};
+use punctual_core::ports::{Control as _, Ledger as _};
+use punctual_core::settings::{RetryMode, Settings};
+use punctual_schedule::result::Answer as Scheduled;
+use serde_json::json;
+
+use super::actor::{self, Done, Running, Stage};
+use super::checks::Violation;
+use super::inner::Inner;
+use super::op::{Fate, Op};
+use super::ports::Port;
+use super::setup::{self, DESTINATIONS, Instants, START};
+use super::{Report, effect::short};
+
+/// How long the platform lets each function run, in milliseconds.
+const DISPATCH_MS: i64 = 60_000;
+const DELIVER_MS: i64 = 30_000;
+const SCHEDULE_MS: i64 = 60_000;
+const OPERATE_MS: i64 = 15_000;
+/// The queue's visibility timeout.
+const VISIBILITY_MS: i64 = 180_000;
+/// A request that is older than this is refused: its signature has lapsed.
+const OLDEST_REQUEST_MS: i64 = 300_000;
+/// No actor makes more calls than this in one go.
+const MOST_STEPS: usize = 5_000;
+
+/// The world.
+pub struct World {
+    pub(super) inner: Arc<Mutex<Inner>>,
+    pub(super) actors: BTreeMap<u32, Running>,
+    pub(super) stage: Stage,
+    pub(super) seed: u64,
+    pub(super) reminders: BTreeMap<u8, Instants>,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("seed", &self.seed).finish_non_exhaustive()
+    }
+}
+
+impl World {
+    /// The world of a seed, before anything has happened.
+    #[must_use]
+    pub fn new(seed: u64, traced: bool) -> Self {
+        let stage = setup::stage(seed);
+        let mut inner = Inner::new(seed, START, stage.margin, usize::from(DESTINATIONS), traced);
+        for n in 0..DESTINATIONS {
+            match setup::destination(seed, n) {
+                Some(destination) => {
+                    if setup::wants_review(&destination) {
+                        inner.checks.review.insert(destination.spec.id.to_string());
+                    }
+                    inner.note_spec(&destination);
+                    let _ = inner.control.put_destination(&destination, 0).now_or_never();
+                }
+                None => inner.violate("setup", format!("destination {n} is refused")),
+            }
+        }
+        inner.say(|| format!("seed {seed}: {stage:?}"));
+        Self { inner: Arc::new(Mutex::new(inner)), actors: BTreeMap::new(), stage, seed, reminders: BTreeMap::new() }
+    }
+
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rule that was broken, if any.
+    #[must_use]
+    pub fn violation(&self) -> Option<Violation> {
+        self.inner().violation.clone()
+    }
+
+    pub(super) fn report(self, ops: Vec<Op>) -> Report {
+        let mut inner = self.inner();
+        for row in inner.ledger.rows() {
+            let what = format!("end: {}", row.state);
+            inner.count(&what);
+        }
+        Report {
+            ops,
+            coverage: inner.coverage.clone(),
+            violation: inner.violation.clone(),
+            trace: inner.trace.take().unwrap_or_default(),
+        }
+    }
+
+    /// The id of a reminder.
+    pub(super) fn id_of(reminder: u8) -> DeliveryId {
+        DeliveryId::derive(&IdentityParts {
+            tenant: "acme".into(),
+            subscriber: format!("s{reminder}"),
+            renewal_period: "2027".into(),
+            reminder_kind: "first".into(),
+        })
+    }
+
+    fn start(&mut self, number: u32, kind: &'static str, lasts: i64, make: impl FnOnce(Port) -> Running) {
+        if self.actors.contains_key(&number) {
+            return;
+        }
+        self.inner().begin(number, kind, lasts);
+        let running = make(Port { world: self.inner.clone(), actor: number });
+        self.actors.insert(number, running);
+        self.poll(number);
+    }
+
+    fn operate(&mut self, actor: u32, event: serde_json::Value) {
+        let stage = self.stage;
+        self.start(actor, "operate", OPERATE_MS, |port| actor::operate(port, stage, event));
+    }
+
+    /// Lets an actor take what it was answered.
+    fn poll(&mut self, number: u32) {
+        let Some(running) = self.actors.get_mut(&number) else { return };
+        let waker = noop_waker();
+        if let std::task::Poll::Ready(done) = running.as_mut().poll(&mut Context::from_waker(&waker)) {
+            self.actors.remove(&number);
+            let mut inner = self.inner();
+            inner.bury_actor(number, false);
+            inner.finished(number, &done);
+        }
+    }
+
+    pub(super) fn crash(&mut self, number: u32, why: &str) {
+        if self.actors.remove(&number).is_some() {
+            let mut inner = self.inner();
+            inner.count(why);
+            inner.say(|| format!("a{number} {why}"));
+            inner.bury_actor(number, true);
+            let now = inner.now;
+            if let Some(facts) = inner.facts.get_mut(&number) {
+                facts.faults += 1;
+                facts.ends = facts.ends.min(now);
+            }
+        }
+    }
+
+    fn pass(&mut self, ms: i64) {
+        let now = {
+            let mut inner = self.inner();
+            inner.now += ms;
+            inner.now
+        };
+        let over: Vec<u32> = self
+            .actors
+            .keys()
+            .copied()
+            .filter(|n| self.inner().facts.get(n).is_some_and(|f| f.ends <= now && !f.outlives))
+            .collect();
+        for number in over {
+            self.crash(number, "killed at its end");
+        }
+    }
+
+    /// One call of an actor gets its fate. False if it has none that can go on.
+    fn step(&mut self, number: u32, call: usize, fate: Fate) -> bool {
+        if !self.actors.contains_key(&number) {
+            return false;
+        }
+        self.pass(1);
+        let Some(chosen) = ({
+            let inner = self.inner();
+            let ready = inner.ready(number);
+            call.checked_rem(ready.len()).and_then(|at| ready.get(at).copied())
+        }) else {
+            return false;
+        };
+        match fate {
+            Fate::CrashBefore => {
+                self.inner().pending.remove(&chosen);
+                self.crash(number, "crash before a call");
+            }
+            Fate::CrashAfter => {
+                self.inner().progress(chosen, Fate::Held);
+                self.crash(number, "crash after a call");
+            }
+            _ => {
+                self.inner().progress(chosen, fate);
+                self.poll(number);
+            }
+        }
+        true
+    }
+
+    /// An actor goes on until it must wait or is done.
+    pub(super) fn run_on(&mut self, number: u32) {
+        for _ in 0..MOST_STEPS {
+            if self.violation().is_some() || !self.step(number, 0, Fate::Ok) {
+                return;
+            }
+        }
+        self.inner().violate("endless_actor", format!("a{number} never ends"));
+    }
+
+    /// Applies one operation.
+    pub fn apply(&mut self, op: &Op) {
+        if !matches!(op, Op::Step { .. }) {
+            self.inner().say(|| format!("{op:?}"));
+        }
+        let stage = self.stage;
+        match *op {
+            Op::Advance { ms } => self.pass(i64::from(ms)),
+            Op::Tick { actor } => self.start(actor, "dispatch", DISPATCH_MS, |port| actor::dispatch(port, stage)),
+            Op::Poll { actor, most, skip } => {
+                if self.actors.contains_key(&actor) {
+                    return;
+                }
+                let batch = {
+                    let mut inner = self.inner();
+                    let now = inner.now;
+                    inner.queue.receive(usize::from(most).clamp(1, 10), usize::from(skip), VISIBILITY_MS, now)
+                };
+                if !batch.is_empty() {
+                    self.start(actor, "deliver", DELIVER_MS, |port| actor::deliver(port, stage, batch));
+                }
+            }
+            Op::Schedule { actor, reminder, content } => {
+                let now = self.inner().now;
+                let instants = *self.reminders.entry(reminder).or_insert_with(|| setup::instants(self.seed, reminder, now));
+                let event = setup::schedule_event(reminder, content, instants);
+                self.start(actor, "schedule", SCHEDULE_MS, |port| actor::schedule(port, stage, event));
+            }
+            Op::Hold { actor, reminder } => self.operate(actor, on_delivery("hold", reminder)),
+            Op::Release { actor, reminder } => self.operate(actor, on_delivery("release", reminder)),
+            Op::Pause { actor, destination } => self.operate(actor, on_destination("pause", destination)),
+            Op::Resume { actor, destination } => self.operate(actor, on_destination("resume", destination)),
+            Op::Policy { actor, destination, variant } => {
+                let spec = setup::spec(self.seed, destination % DESTINATIONS, variant);
+                if let Ok(spec) = serde_json::from_value(spec.clone())
+                    && let Some(known) = setup::destination(self.seed, destination % DESTINATIONS)
+                {
+                    self.inner().note_spec(&Destination { spec, ..known });
+                }
+                let event = json!({"action": "put_destination", "by": "sim", "why": "drill", "destination": spec});
+                self.operate(actor, event);
+            }
+            Op::KillSwitch { on } => {
+                let retry_mode = if on { RetryMode::DeadLetter } else { RetryMode::Retry };
+                self.inner().control.set_settings(Settings { retry_mode });
+            }
+            Op::Step { actor, call, fate } => {
+                self.step(actor, usize::from(call), fate);
+            }
+            Op::Run { actor } => self.run_on(actor),
+            Op::Crash { actor } => self.crash(actor, "crash"),
+            Op::Outlive { actor } => {
+                let mut inner = self.inner();
+                inner.count("zombie");
+                if let Some(facts) = inner.facts.get_mut(&actor) {
+                    facts.outlives = true;
+                }
+            }
+            Op::Arrive { request } => self.inner().arrive_late(usize::from(request)),
+            Op::Lose { message } => self.inner().on_message("message lost", |queue, _| queue.lose(message)),
+            Op::Duplicate { message } => {
+                self.inner().on_message("message duplicated", |queue, now| queue.duplicate(message, now))
+            }
+            Op::Delay { message, seconds } => {
+                self.inner().on_message("message delayed", |queue, _| queue.delay(message, seconds));
+            }
+            Op::Receiver { destination, behaviour } => {
+                if let Some(receiver) = self.inner().receivers.get_mut(usize::from(destination % DESTINATIONS)) {
+                    receiver.behaviour = behaviour;
+                }
+            }
+            Op::Skew { ms } => self.inner().skew = i64::from(ms),
+            Op::Width { ms } => self.inner().width = i64::from(ms),
+            Op::Lag { reminder } => {
+                let id = Self::id_of(reminder);
+                self.inner().lagging.insert(id);
+            }
+            Op::CatchUp => self.inner().catch_up(),
+        }
+    }
+}
+
+fn on_delivery(action: &str, reminder: u8) -> serde_json::Value {
+    json!({"action": action, "by": "sim", "why": "drill", "delivery_id": World::id_of(reminder)})
+}
+
+fn on_destination(action: &str, destination: u8) -> serde_json::Value {
+    json!({"action": action, "by": "sim", "why": "drill", "destination_id": format!("r{}", destination % DESTINATIONS)})
+}
+
+impl Inner {
+    /// Remembers the most that a destination ever allowed.
+    fn note_spec(&mut self, destination: &Destination) {
+        let most = self.checks.most.entry(destination.spec.id.to_string()).or_default();
+        most.0 = most.0.max(destination.total_timeout());
+        most.1 = most.1.max(destination.spec.retry.attempts);
+    }
+
+    /// What a row's payload says.
+    pub(super) fn body(&self, row: &Delivery) -> Option<Vec<u8>> {
+        Some(self.ledger.payload(&row.id, &row.content).now_or_never()?.ok()??.body)
+    }
+
+    fn on_message(
+        &mut self,
+        what: &str,
+        act: impl FnOnce(&mut super::queue::SimQueue, i64) -> Option<punctual_core::id::MessageId>,
+    ) {
+        let now = self.now;
+        if let Some(id) = act(&mut self.queue, now) {
+            self.count(what);
+            self.say(|| format!("{what}: {id}"));
+        }
+    }
+
+    /// A request of a dead actor arrives after all.
+    pub(super) fn arrive_late(&mut self, request: usize) {
+        let Some(at) = request.checked_rem(self.network.len()) else { return };
+        let (actor, effect, since) = self.network.remove(at);
+        let age = self.now - since;
+        if age > OLDEST_REQUEST_MS {
+            return;
+        }
+        self.count("late arrival");
+        self.say(|| format!("late arrival of a{actor}'s {}", effect.describe()));
+        self.happen(actor, &effect, age, false);
+    }
+
+    /// An actor is done: what it learned must be in the ledger if nothing was refused to it.
+    fn finished(&mut self, number: u32, done: &Done) {
+        self.say(|| match done {
+            Done::Scheduled(response) => format!("a{number} done: {:?}", response.summary),
+            other => format!("a{number} done: {other:?}"),
+        });
+        match done {
+            Done::Dispatched(summary) => {
+                for (what, n) in [
+                    ("rescued", summary.rescued),
+                    ("closed by dispatch", summary.closed_unknown),
+                    ("slept", summary.slept),
+                    ("lost race", summary.released.lost_races),
+                    ("left", summary.left),
+                    ("publish failed", summary.released.publish_failed),
+                ] {
+                    (0..n).for_each(|_| self.count(what));
+                }
+            }
+            Done::Delivered(tally) => {
+                for (what, n) in [
+                    ("suppressed", tally.suppressed),
+                    ("stale message", tally.stale),
+                    ("closed by deliver", tally.closed_unknown),
+                    ("late evidence", tally.late),
+                    ("waiting", tally.waiting),
+                    ("returned", tally.returned),
+                    ("record failed", tally.failed),
+                ] {
+                    (0..n).for_each(|_| self.count(what));
+                }
+                if tally.malformed > 0 {
+                    self.violate("message_refused", format!("a{number} met a message that it cannot read"));
+                }
+            }
+            Done::Scheduled(response) => self.check_scheduled(response),
+            Done::Operated(ok) => self.count(if *ok { "operated" } else { "operate refused" }),
+            Done::Failed(why) => {
+                self.count("actor failed");
+                self.say(|| format!("a{number} failed: {why}"));
+            }
+        }
+        if self.facts.get(&number).is_some_and(|f| f.faults == 0) {
+            self.check_recorded(number);
+        }
+    }
+
+    fn check_scheduled(&mut self, response: &punctual_schedule::result::Response) {
+        for item in &response.results {
+            let stored = item.delivery_id.as_ref().and_then(|id| self.row(id));
+            let answer = format!("scheduled: {:?}", item.answer);
+            self.count(&answer);
+            let good = match (item.answer, &stored) {
+                (Scheduled::Created | Scheduled::Unchanged, Some(row)) => {
+                    item.row.as_ref().is_some_and(|said| said.content == row.content)
+                }
+                (Scheduled::Created | Scheduled::Unchanged | Scheduled::Conflict, None) => false,
+                (Scheduled::Conflict, Some(_)) => !item.conflicts.is_empty(),
+                _ => true,
+            };
+            if !good {
+                let id = item.delivery_id.as_ref().map(short);
+                self.violate("schedule_answer", format!("{id:?} was answered {:?}, which is not so", item.answer));
+            }
+        }
+    }
+}

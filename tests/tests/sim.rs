@@ -1,0 +1,118 @@
+//! I run the simulated world: a bounded number of seeds, which must be hard enough, and every list that once broke a rule.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail loudly")]
+
+use std::collections::BTreeMap;
+
+use punctual_tests::stack::root;
+use punctual_tests::world::{self, op};
+
+/// So many seeds, a part for each thread.
+const SEEDS: u64 = 400;
+const THREADS: u64 = 2;
+
+/// What must have happened, or the world has become too tame to prove anything.
+const HARD: &[&str] = &[
+    "call",
+    "claim refused",
+    "clock: machine off",
+    "clock: too wide",
+    "closed by deliver",
+    "closed by dispatch",
+    "crash",
+    "crash after a call",
+    "crash before a call",
+    "dead letter",
+    "dead letter again",
+    "destination paused",
+    "end: dead",
+    "end: delivered",
+    "end: expired",
+    "fault: answer lost",
+    "fault: refused",
+    "fence lost",
+    "killed at its end",
+    "late arrival",
+    "left",
+    "lost race",
+    "message delayed",
+    "message duplicated",
+    "message lost",
+    "rescued",
+    "returned",
+    "row: dead attempts_exhausted",
+    "row: dead crash_loop",
+    "row: dead gone",
+    "row: dead no_safe_retry_window",
+    "row: dead outcome_unknown",
+    "row: dead rejected",
+    "row: dead retry_disabled",
+    "row: deferred outcome_unknown",
+    "row: deferred rate_limited",
+    "row: deferred timeout",
+    "row: dispatching lease_ended",
+    "row: dispatching message_overdue",
+    "row: expired deadline_passed",
+    "row: scheduled destination_paused",
+    "row: scheduled held",
+    "row: scheduled publish_failed",
+    "scheduled: Conflict",
+    "scheduled: Unchanged",
+    "slept",
+    "stale message",
+    "suppressed",
+];
+
+#[test]
+fn no_seed_breaks_a_rule_and_the_world_is_hard() {
+    let parts: Vec<BTreeMap<String, u64>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || part(thread))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("a part")).collect()
+    });
+    let count = |what: &str| parts.iter().filter_map(|part| part.get(what)).sum::<u64>();
+    let missing: Vec<&&str> = HARD.iter().filter(|what| count(what) == 0).collect();
+    assert!(missing.is_empty(), "never seen in {SEEDS} seeds: {missing:?}");
+}
+
+fn part(thread: u64) -> BTreeMap<String, u64> {
+    let mut coverage = BTreeMap::new();
+    for seed in (0..SEEDS).filter(|seed| seed % THREADS == thread) {
+        let report = world::run(seed);
+        if let Some(violation) = report.violation {
+            panic!("seed {seed} breaks {}: {}\nmake sim SEED={seed} tells the story", violation.rule, violation.detail);
+        }
+        for (what, n) in report.coverage {
+            *coverage.entry(what).or_default() += n;
+        }
+    }
+    coverage
+}
+
+/// Every list begins with what went wrong, its seed, and what must happen in it, or it no longer shows anything.
+#[test]
+fn lists_that_once_broke_a_rule_break_none() {
+    let folder = root().join("tests/tests/bugs");
+    let mut lists: Vec<_> = std::fs::read_dir(&folder).expect("the folder").map(|entry| entry.expect("a file").path()).collect();
+    lists.sort();
+    assert!(!lists.is_empty());
+    for path in lists {
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).expect("a text");
+        let said = |what: &str| text.lines().find_map(|line| line.strip_prefix("# ")?.strip_prefix(what)).map(str::trim);
+        let seed = said("seed").and_then(|seed| seed.parse().ok()).unwrap_or_else(|| panic!("{name} names no seed"));
+        let ops = op::from_text(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let report = world::replay(seed, &ops, false);
+        assert_eq!(report.violation, None, "{name}");
+        if let Some(what) = said("shows:") {
+            assert!(report.coverage.contains_key(what), "{name} no longer shows: {what}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_and_its_list_give_the_same_run() {
+    for seed in 0..20 {
+        let first = world::run(seed);
+        let again = world::replay(seed, &op::from_text(&op::to_text(&first.ops).expect("a text")).expect("a list"), false);
+        assert_eq!(first.coverage, again.coverage, "{seed}");
+    }
+}
