@@ -47,13 +47,15 @@ impl Transition {
             && !self.is_mine(current)
     }
 
-    /// Whether the hold must be as it was read: where it decides when dispatch next looks, or is itself what changes.
-    /// A release or a freeze that came in between is then a conflict, and the row is decided again.
+    /// Whether the hold must be as it was read: where a lease is taken, where it decides when dispatch next looks, or
+    /// where it is itself what changes. A release or a freeze that came in between is then a conflict, and the row is
+    /// decided again.
     #[must_use]
     pub fn depends_on_hold(&self) -> bool {
+        let takes = self.after.lease_owner.is_some() && self.after.lease_owner != self.before.lease_owner;
         let sleeps = self.after.state == State::Scheduled && self.before.hold.is_some();
         let changes = self.after.hold != self.before.hold || self.after.wake_at != self.before.wake_at;
-        sleeps || (self.after.version == self.before.version && changes)
+        takes || sleeps || (self.after.version == self.before.version && changes)
     }
 
     /// Whether a refusing row is in truth the result of this very write, whose answer was lost on the wire. Its line of
