@@ -11,7 +11,7 @@ REQUIREMENTS := tests/stack-requirements.txt
 VENV_STAMP := $(VENV)/.installed-$(shell cksum < $(REQUIREMENTS) | tr ' ' '-')
 CARGO := cargo
 
-.PHONY: help prerequisites venv build fmt lint test demo drill sim bench up down status clean-local
+.PHONY: help prerequisites venv build fmt lint test demo drill sim bench mutants up down status clean-local
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,7 +37,7 @@ sim: prerequisites ## Runs the simulated world: SEEDS=N seeds, or SEED=x alone, 
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/sim $(or $(SEEDS),10000) $(SEED)
 
-bench: prerequisites venv ## Measures the ledger's cost per delivery into target/bench.jsonl.
+bench: prerequisites ## Measures the ledger's cost per delivery into target/bench.jsonl.
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/bench
 
@@ -50,6 +50,10 @@ down: ## Ends the stack that "make up" started, and nothing else.
 
 status: ## Shows the stack that "make up" started.
 	@if [ -x target/debug/stack ]; then target/debug/stack status; else echo "No local stack runs."; fi
+
+mutants: prerequisites ## Breaks one rule at a time in a copy of the sources and says what catches it (ONLY=text).
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/mutants $(ONLY)
 
 fmt: ## Formats the sources.
 	$(CARGO) fmt --all

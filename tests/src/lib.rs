@@ -6,6 +6,7 @@ pub mod bench;
 pub mod console;
 pub mod demo;
 pub mod drill;
+pub mod mutants;
 pub mod receiver;
 pub mod stack;
 pub mod world;

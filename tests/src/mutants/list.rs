@@ -1,0 +1,174 @@
+//! The mutants: each breaks one rule that the product stands on.
+
+/// A replacement of text that must stand in the file exactly once.
+#[derive(Debug, Clone, Copy)]
+pub struct Patch {
+    /// The file, from the repository's root.
+    pub file: &'static str,
+    /// What stands there.
+    pub find: &'static str,
+    /// What is put there.
+    pub put: &'static str,
+}
+
+/// A broken rule.
+#[derive(Debug, Clone, Copy)]
+pub struct Mutant {
+    /// Its name.
+    pub name: &'static str,
+    /// The patches that break the rule.
+    pub patches: &'static [Patch],
+}
+
+const TRANSITION: &str = "shared/core/src/transition.rs";
+const ACQUIRE: &str = "shared/core/src/acquire.rs";
+const DECIDE: &str = "shared/core/src/decide.rs";
+const ATTEMPT: &str = "functions/deliver/src/attempt.rs";
+const RECORD: &str = "functions/deliver/src/record.rs";
+
+/// All of them.
+pub const ALL: &[Mutant] = &[
+    Mutant {
+        name: "no fence",
+        patches: &[Patch {
+            file: TRANSITION,
+            find: "        current.version == self.before.version\n            && current.late_success",
+            put: "        current.late_success",
+        }],
+    },
+    Mutant {
+        name: "no fence in DynamoDB",
+        patches: &[Patch {
+            file: "shared/adapters/src/dynamodb/diff.rs",
+            find: "p.compare(names::VERSION, \"=\", number(before.version)),",
+            put: "p.compare(names::VERSION, \">=\", number(0)),",
+        }],
+    },
+    Mutant {
+        name: "acknowledgement before the record",
+        patches: &[Patch {
+            file: ATTEMPT,
+            find: "        let written = write_until(",
+            put: "        if class == Class::Delivered {\n            return Ok(Disposition::Acknowledge);\n        }\n        let written = write_until(",
+        }],
+    },
+    Mutant {
+        name: "rescue by due time instead of lease",
+        patches: &[
+            Patch {
+                file: DECIDE,
+                find: "        State::Delivering if live => ForDispatch::Outstanding,\n",
+                put: "        State::Delivering if live && !now.reached(row.next_attempt_at) => ForDispatch::Outstanding,\n",
+            },
+            Patch {
+                file: TRANSITION,
+                find: "    if row.lease_may_be_live(stamp.now) {\n        return Err(Refusal::InFlight);\n    }\n    let number",
+                put: "    let number",
+            },
+        ],
+    },
+    Mutant {
+        name: "key per attempt",
+        patches: &[Patch {
+            file: "shared/adapters/src/webhook/headers.rs",
+            find: "KeyForm::Bare => key.to_owned(),",
+            put: "KeyForm::Bare => format!(\"{key}-{}\", input.attempt),",
+        }],
+    },
+    Mutant {
+        name: "claim ignores hold",
+        patches: &[Patch { file: ACQUIRE, find: "        from && row.hold.is_none()\n", put: "        from\n" }],
+    },
+    Mutant {
+        name: "early call allowed",
+        patches: &[
+            Patch {
+                file: ACQUIRE,
+                find: ".map(|state| TakeFrom { state, due_by: Some(now.lo), dispatch_lease_ended_by: None })",
+                put: ".map(|state| TakeFrom { state, due_by: None, dispatch_lease_ended_by: None })",
+            },
+            Patch {
+                file: RECORD,
+                find: "        if now.reached(at) {\n            return Ok(Ok(now));\n        }",
+                put: "        if now.hi <= at || now.reached(at) {\n            return Ok(Ok(now));\n        }",
+            },
+            Patch {
+                file: ATTEMPT,
+                find: "                now.reached(row.next_attempt_at)\n                    && now.reached(row.deliver_after)\n                    && can_start",
+                put: "                can_start",
+            },
+        ],
+    },
+    Mutant {
+        name: "DLQ before state",
+        patches: &[Patch {
+            file: ATTEMPT,
+            find: "        let written = write_until(",
+            put: "        if outcome.after.owes_dead_letter() {\n            self.dead_letters.send(&punctual_core::dead_letter::DeadLetter::of(&outcome.after)).await?;\n        }\n        let written = write_until(",
+        }],
+    },
+    Mutant {
+        name: "ids from the attempt",
+        patches: &[Patch {
+            file: "functions/schedule/src/input.rs",
+            find: "                let id = DeliveryId::derive(&parts);",
+            put: "                let id = DeliveryId::derive(&IdentityParts { reminder_kind: self.deliver_after.to_string(), ..parts.clone() });",
+        }],
+    },
+    Mutant {
+        name: "rescue gated by queue counts",
+        patches: &[Patch {
+            file: "functions/dispatch/src/run.rs",
+            find: "            if self.out_of_time() || rescued >= RESCUE_CAP {",
+            put: "            if self.out_of_time() || candidates.len() < 3 {",
+        }],
+    },
+    Mutant {
+        name: "dlq_sent set without the version",
+        patches: &[Patch {
+            file: TRANSITION,
+            find: "        current.version == self.before.version\n            && current.late_success",
+            put: "        (current.version == self.before.version || self.after.dlq_sent != self.before.dlq_sent)\n            && current.late_success",
+        }],
+    },
+    Mutant {
+        name: "lease shorter than the invocation",
+        patches: &[Patch {
+            file: RECORD,
+            find: "until: now.hi.plus(self.time.time_left() + CLOCK_BOUND)",
+            put: "until: now.hi.plus(CLOCK_BOUND)",
+        }],
+    },
+    Mutant {
+        name: "no check before the first byte",
+        patches: &[Patch {
+            file: ATTEMPT,
+            find: "self.webhook.call(&request, &may_start).await;",
+            put: "self.webhook.call(&request, &|| may_start() || true).await;",
+        }],
+    },
+    Mutant {
+        name: "a late 2xx dropped",
+        patches: &[Patch {
+            file: TRANSITION,
+            find: "    let after = if !effect {\n",
+            put: "    let after = if !effect || effect {\n",
+        }],
+    },
+    Mutant {
+        name: "cancel allowed under a live deliver lease",
+        patches: &[Patch {
+            file: "shared/core/src/state.rs",
+            find: "        (E::Cancel | E::Reschedule, S::Delivering) => Refuse(R::InFlight),",
+            put: "        (E::Cancel, S::Delivering) => Move(S::Cancelled),\n        (E::Reschedule, S::Delivering) => Refuse(R::InFlight),",
+        }],
+    },
+    Mutant {
+        name: "a host's clock trusted",
+        patches: &[Patch {
+            file: "shared/adapters/src/clock.rs",
+            find: "        check_machine(now, machine_time())?;\n",
+            put: "",
+        }],
+    },
+];
