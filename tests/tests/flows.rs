@@ -1,5 +1,6 @@
 //! End-to-end tests: the real functions from the real template on the emulator, a receiver that misbehaves, and the
-//! ledger as the witness. Each test has a stack of its own; nothing is shared but the machine.
+//! ledger as the witness. Each test has a stack of its own; nothing is shared but the machine. Tests begin in the order
+//! of their names: `ahead` asserts times and comes first, `races` and `waiting` keep the machine busy and come last.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,8 +9,8 @@
     reason = "a test reports by panicking"
 )]
 
-#[path = "flows/backlog.rs"]
-mod backlog;
+#[path = "flows/ahead.rs"]
+mod ahead;
 #[path = "flows/crash.rs"]
 mod crash;
 #[path = "flows/ends.rs"]
@@ -24,9 +25,9 @@ mod logs;
 mod messages;
 #[path = "flows/permissions.rs"]
 mod permissions;
-#[path = "flows/punctual.rs"]
-mod punctual;
 #[path = "flows/races.rs"]
 mod races;
+#[path = "flows/waiting.rs"]
+mod waiting;
 #[path = "flows/world.rs"]
 mod world;
