@@ -34,8 +34,8 @@ async fn a_call_whose_worker_is_killed_is_closed_as_unknown_and_repeated_with_th
     // While the lease is live nobody may take the row, and nobody may make a second call.
     let summary = console.dispatch().await.unwrap();
     assert_eq!((number(&summary["closed_unknown"]), number(&summary["claimed"])), (0, 0), "{summary}");
-    let refused = console.on_delivery("hold", ids[0].as_str()).await.unwrap();
-    assert!(refused["did"].as_str().unwrap().contains("finishes first"), "{refused}");
+    let held = console.on_delivery("hold", ids[0].as_str()).await.unwrap();
+    assert!(held["did"].as_str().unwrap().contains("finishes first"), "{held}");
     console.on_delivery("release", ids[0].as_str()).await.unwrap();
 
     world.until_after(lease.plus(Duration::from_secs(1))).await;

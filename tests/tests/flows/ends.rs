@@ -10,7 +10,7 @@ use punctual_tests::receiver::ReceiverOptions;
 use punctual_tests::stack::StackOptions;
 use serde_json::json;
 
-use crate::world::{Letter, World, due_now, number, reminder};
+use crate::world::{Letter, SECRET, World, due_now, number, reminder};
 
 /// Dead or expired once, told once, and asleep for good.
 fn buried_once(row: &Delivery, letters: &[Letter], state: State, reason: Reason) {
@@ -98,7 +98,7 @@ async fn without_its_secret_nothing_is_sent_and_everything_once_it_is_there() {
     assert!(deferred(&row), "{row:?}");
     assert_eq!(world.receiver.call_count(), 0, "never called unsigned");
 
-    world.console().create_secret(name, crate::world::SECRET).await.unwrap();
+    world.console().create_secret(name, SECRET).await.unwrap();
     let row = world.settled(&ids).await.remove(0);
     assert_eq!(row.state, State::Delivered, "{row:?}");
     assert_eq!(world.receiver.call_count(), 1);

@@ -1,10 +1,11 @@
 //! Pause and hold reach what is already on its way, and take nothing from it.
 
+use punctual_core::delivery::Delivery;
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
 use serde_json::json;
 
-use crate::world::{World, due_now, number, until};
+use crate::world::{BOUND, World, due_now, number, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_reaches_what_is_queued_and_a_resume_delivers_it_under_the_same_ids() {
@@ -18,7 +19,7 @@ async fn a_pause_reaches_what_is_queued_and_a_resume_delivers_it_under_the_same_
 
     console.on_destination("pause", "frozen").await.unwrap();
     world.stack.set_delivering(true).await.unwrap();
-    let paused = |row: &punctual_core::delivery::Delivery| row.state == State::Scheduled;
+    let paused = |row: &Delivery| row.state == State::Scheduled;
     for row in world.until_rows("the return of every row", &ids, paused).await {
         assert_eq!(row.reason, Some(Reason::DestinationPaused), "{row:?}");
     }
@@ -63,7 +64,7 @@ async fn a_hold_reaches_a_queued_delivery_and_a_release_delivers_it() {
 
     console.on_delivery("release", held.as_str()).await.unwrap();
     // The wake index is eventually consistent: the entry may appear one read later.
-    until("the claim of the released row", crate::world::BOUND, async || {
+    until("the claim of the released row", BOUND, async || {
         let summary = console.dispatch().await.unwrap();
         if number(&summary["claimed"]) == 1 { Ok(()) } else { Err(summary.to_string()) }
     })

@@ -10,7 +10,7 @@ use punctual_tests::receiver::ReceiverOptions;
 use punctual_tests::stack::StackOptions;
 use serde_json::{Value, json};
 
-use crate::world::{SECRET, World, due_now, until};
+use crate::world::{BOUND, SECRET, World, due_now, until};
 
 /// What stands for the private things of this flow; the signing secret is [`SECRET`].
 const PAYLOAD: &str = "payload-marker-7d1f";
@@ -63,7 +63,7 @@ async fn logs_are_json_and_metrics_are_whole_and_neither_tells_anything_private(
         .unwrap();
     let rows = world.settled(&ids).await;
     assert_eq!(rows.iter().filter(|row| row.state == State::Delivered).count(), 6);
-    until("the dead letter of the malformed message", crate::world::BOUND, async || match world.queued_messages().await {
+    until("the dead letter of the malformed message", BOUND, async || match world.queued_messages().await {
         0 => Ok(()),
         left => Err(format!("{left} messages left")),
     })

@@ -4,21 +4,25 @@
 use std::collections::BTreeMap;
 
 use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
+use punctual_adapters::clock::machine_time;
+use punctual_core::acquire::Claimer;
+use punctual_core::clock::Now;
 use punctual_core::delivery::Delivery;
-use punctual_core::id::{DeliveryId, DestinationId, IdempotencyKey, IdentityParts};
+use punctual_core::id::{Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Owner};
 use punctual_core::message::Message;
 use punctual_core::ports::{Created, Ledger as _};
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
+use punctual_core::transition::{Stamp, dispatch_claimed};
 use serde_json::{Value, json};
 
-use crate::world::{World, due_now, until};
+use crate::world::{BOUND, World, due_now, until};
 
 /// Takes the messages of queued deliveries out of the queue, to send them again in company.
 async fn take(world: &World, count: usize) -> Vec<String> {
     let (sqs, url) = (world.stack.sqs().await, world.stack.queue_url().unwrap());
     let mut bodies = Vec::new();
-    until("the queued messages", crate::world::BOUND, async || {
+    until("the queued messages", BOUND, async || {
         let taken = sqs.receive_message().queue_url(&url).max_number_of_messages(10).send().await.unwrap();
         for message in taken.messages.unwrap_or_default() {
             sqs.delete_message().queue_url(&url).receipt_handle(message.receipt_handle.unwrap()).send().await.unwrap();
@@ -42,13 +46,8 @@ async fn send(world: &World, bodies: &[String]) {
 
 /// A stored row whose destination nobody ever registered.
 async fn orphan(world: &World, like: &Delivery) -> Delivery {
-    let parts = |text: &str| IdentityParts {
-        tenant: text.to_owned(),
-        subscriber: text.to_owned(),
-        renewal_period: text.to_owned(),
-        reminder_kind: text.to_owned(),
-    };
-    let parts = parts("orphan");
+    let part = || "orphan".to_owned();
+    let parts = IdentityParts { tenant: part(), subscriber: part(), renewal_period: part(), reminder_kind: part() };
     let id = DeliveryId::derive(&parts);
     let row = Delivery {
         idempotency_key: IdempotencyKey::from(&id),
@@ -65,16 +64,10 @@ async fn orphan(world: &World, like: &Delivery) -> Delivery {
     payload.parts = parts;
     assert_eq!(world.ledger.create(&row, &payload).await.unwrap(), Created::New);
     // As it would be had it been published before its destination was removed.
-    let claimer = punctual_core::acquire::Claimer {
-        owner: punctual_core::id::Owner::new("a-test").unwrap(),
-        by: punctual_core::id::Correlation::new("a-test").unwrap(),
-        until: row.deliver_by,
-    };
-    let stamp = punctual_core::transition::Stamp {
-        now: punctual_core::clock::Now::exactly(punctual_adapters::clock::machine_time()),
-        by: claimer.by.clone(),
-    };
-    let claimed = punctual_core::transition::dispatch_claimed(&row, claimer, &stamp).unwrap();
+    let by = Correlation::new("a-test").unwrap();
+    let stamp = Stamp { now: Now::exactly(machine_time()), by: by.clone() };
+    let claimer = Claimer { owner: Owner::new("a-test").unwrap(), by, until: row.deliver_by };
+    let claimed = dispatch_claimed(&row, claimer, &stamp).unwrap();
     world.ledger.write(&claimed).await.unwrap();
     claimed.after
 }
@@ -118,7 +111,7 @@ async fn messages_that_are_none_lie_in_the_dead_letters_and_their_neighbours_are
     let row = world.settled(std::slice::from_ref(&orphan.id)).await.remove(0);
     assert_eq!((row.state, row.reason, row.death), (State::Dead, Some(Reason::UnknownDestination), 1), "{row:?}");
     assert_eq!(row.attempts, [], "nobody was called for it");
-    until("an empty queue", crate::world::BOUND, async || match world.queued_messages().await {
+    until("an empty queue", BOUND, async || match world.queued_messages().await {
         0 => Ok(()),
         left => Err(format!("{left} messages left")),
     })
