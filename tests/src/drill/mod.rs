@@ -46,7 +46,7 @@ pub async fn play() -> Result<Vec<Failure>> {
     let count = cases::INTO_THE_QUEUE.len() + cases::OUT_OF_THE_QUEUE.len();
     println!(
         "Punctual drill: {count} deliveries, each struck at one crash boundary.\n\
-         bound = what is left of the lease, or the handoff threshold of {} s, but at most the queue's visibility of {} s,\n\
+         bound = what is left of the lease, or the handoff threshold of {} s from due, but at most the queue's visibility of {} s,\n\
          \x20       + one tick of {} s + {} s for the run, the queue and the call\n",
         HANDOFF.as_secs(),
         VISIBILITY.as_secs(),

@@ -33,6 +33,8 @@ pub(super) struct Struck {
     pub(super) at: Timestamp,
     /// What was left of the row's lease then.
     pub(super) lease_left: Duration,
+    /// How long it was not due then.
+    pub(super) not_due: Duration,
     /// What was not as it must be at that moment.
     pub(super) problems: Vec<String>,
 }
@@ -82,7 +84,8 @@ impl Side<'_> {
                 at
             }
         };
-        let lease_left = until(self.row(&id).await?.lease_end(), at);
+        let row = self.row(&id).await?;
+        let (lease_left, not_due) = (until(row.lease_end(), at), row.deliver_after.since(at));
         if case.until == Until::LeaseEnds {
             let most = match case.blow {
                 Blow::Dispatch(_) | Blow::Schedule(_) => DISPATCH_LEASE + CLOCK_BOUND,
@@ -92,7 +95,7 @@ impl Side<'_> {
                 problems.push(format!("the row was left under a lease of {lease_left:?}, not of at most {most:?}"));
             }
         }
-        Ok(Struck { id, at, lease_left, problems })
+        Ok(Struck { id, at, lease_left, not_due, problems })
     }
 
     /// While its destination is paused the row waits in the ledger: a dispatch run, not schedule, releases it.

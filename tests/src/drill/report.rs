@@ -64,7 +64,11 @@ pub(super) fn tell(outcomes: &[Outcome]) -> Vec<Failure> {
             failures.push(Failure(format!("{}: {problem}", outcome.case.what)));
         }
     }
-    println!("\n    without a drill, because redrive is not built: {}", NOT_BUILT.join("; "));
+    println!(
+        "\n    What killed invocations left hidden came back after its visibility and was acknowledged without a call:\n\
+         \x20   the queues are empty, and calls, effects and letters were counted after that."
+    );
+    println!("    Without a drill, because redrive is not built: {}", NOT_BUILT.join("; "));
     failures
 }
 

@@ -139,7 +139,7 @@ impl<'a> Side<'a> {
         let wait = match case.until {
             Until::Now => Duration::ZERO,
             Until::LeaseEnds => struck.lease_left,
-            Until::MessageOverdue => HANDOFF,
+            Until::MessageOverdue => struck.not_due + HANDOFF,
         };
         let bound = wait.min(VISIBILITY) + TICK + WORK;
         loop {
