@@ -45,7 +45,8 @@ pub(super) struct Checks {
     /// Destinations that want no second call after a lost answer.
     pub(super) review: BTreeSet<String>,
     /// The longest total timeout and the largest attempt budget that a destination ever had.
-    pub(super) most: BTreeMap<String, (Duration, u32)>,
+    /// Last the smallest budget.
+    pub(super) most: BTreeMap<String, (Duration, u32, u32)>,
 }
 
 /// The actor in a lease owner's name.
@@ -69,6 +70,7 @@ impl Inner {
                 let first = self.checks.letters.insert((id, death));
                 self.count(if first { "dead letter" } else { "dead letter again" });
             }
+            _ if self.coverage.contains_key("message garbled") => self.count("dead letter of a garbled message"),
             _ => self.violate("dead_letter_without_death", format!("{letter:?}")),
         }
     }
@@ -142,8 +144,14 @@ impl Inner {
             }
         };
         let moves = before.state != after.state;
-        let allowed = Event::ALL.into_iter().any(|event| verdict(before.state, event) == Verdict::Move(after.state));
-        claim(!moves || allowed, "not_in_the_table", "no event does this");
+        // One write may take two steps: a recall closes an ended attempt first. The history has a line for each.
+        let lines = after.history.iter().skip(before.history.len()).map(|entry| entry.state);
+        let steps: Vec<State> = std::iter::once(before.state).chain(lines).collect();
+        let allowed = steps.windows(2).all(|step| match step {
+            [from, to] => from == to || Event::ALL.into_iter().any(|event| verdict(*from, event) == Verdict::Move(*to)),
+            _ => true,
+        });
+        claim(allowed && (!moves || steps.len() > 1), "not_in_the_table", "no event does this");
         claim(!before.state.is_terminal() || !moves, "terminal_moved", "a terminal row moved");
         claim(after.version >= before.version, "version_went_back", "the version went back");
         claim(!moves || after.version > before.version, "unversioned_move", "the state changed under the same version");
@@ -158,7 +166,10 @@ impl Inner {
                 row.deliver_by,
             )
         };
-        claim(fixed(before) == fixed(after), "identity_changed", "what never changes changed");
+        let asked =
+            after.history.get(before.history.len()..).unwrap_or_default().iter().any(|e| e.reason == Some(Reason::Rescheduled));
+        claim(asked || fixed(before) == fixed(after), "identity_changed", "what never changes changed");
+        claim(before.idempotency_key == after.idempotency_key, "identity_changed", "the key changed");
         let kept = before.attempts.iter().zip(&after.attempts).all(|(b, a)| b == a || b.answer == Evidence::Unknown);
         claim(kept && after.attempts.len() >= before.attempts.len(), "evidence_lost", "an attempt's evidence changed or went");
         if let (Some(previous), Some(entry)) = (before.history.last(), after.history.get(before.history.len())) {
@@ -178,11 +189,32 @@ impl Inner {
             let holder = actor_of(before.lease_owner.as_ref()) == Some(actor);
             claim(holder, "live_lease_taken", "a live deliver lease was taken");
         }
+        if moves && after.state == State::Dead {
+            claim(self.caused(after), "dead_without_cause", "nothing that happened explains its reason");
+        }
         if moves && after.state == State::Expired {
             let margin = self.checks.most.get(after.destination.as_str()).map_or(self.margin, |m| self.margin.max(m.0));
             claim(now + 2_700 >= after.deliver_by.as_millis() - ms(margin), "expired_early", "it could still be delivered");
         }
         wrong
+    }
+
+    /// Whether what happened to a dead row explains its reason.
+    fn caused(&self, row: &Delivery) -> bool {
+        let last = row.attempts.last();
+        let least = self.checks.most.get(row.destination.as_str()).map_or(0, |m| m.2);
+        match row.reason {
+            Some(reason @ (Reason::Gone | Reason::KeyConflict | Reason::Rejected | Reason::PayloadMissing)) => {
+                last.is_some_and(|a| a.reason == reason)
+            }
+            Some(Reason::AttemptsExhausted) => row.attempts.len() >= usize::try_from(least).unwrap_or(0),
+            Some(Reason::CrashLoop) => {
+                row.attempts.len() >= 3 && row.attempts.iter().rev().take(3).all(|a| a.answer == Evidence::Unknown)
+            }
+            Some(Reason::OutcomeUnknown) => last.is_some_and(|a| a.answer != Evidence::Status(200)),
+            Some(Reason::NoSafeRetryWindow | Reason::RetryDisabled) => last.is_some(),
+            _ => false,
+        }
     }
 
     /// A call's first byte leaves.
@@ -203,8 +235,12 @@ impl Inner {
         let repeated = self.checks.calls.iter().any(|other| other.id == call.id && other.attempt >= call.attempt);
         let unsure =
             row.attempts.iter().any(|a| matches!(a.reason, Reason::Timeout | Reason::ConnectionCut | Reason::OutcomeUnknown));
-        let review = self.checks.review.contains(row.destination.as_str());
+        // Who reschedules has been told that it may have been delivered: that call is no automatic one.
+        let asked = row.history.iter().any(|h| h.reason == Some(Reason::Rescheduled));
+        let review = self.checks.review.contains(row.destination.as_str()) && !asked;
         let floor = self.floor(&row);
+        let seen = self.facts.get(&actor).and_then(|f| f.saw_budget.get(&row.destination));
+        let budget = seen.copied().unwrap_or(u32::MAX).saturating_add(row.granted);
         for (holds, rule, problem) in [
             (now >= row.deliver_after.as_millis(), "called_early", "before it was due"),
             (now >= row.next_attempt_at.as_millis(), "called_early", "before its next attempt was due"),
@@ -218,7 +254,7 @@ impl Inner {
             (!running, "two_calls_at_once", "while another call is under way"),
             (!repeated, "attempt_repeated", "under a number that was used before"),
             (!(review && unsure), "called_after_unknown", "after a lost answer, though a person should look"),
-            (row.attempts.len() < 20, "too_many_calls", "too often"),
+            (call.attempt <= budget, "over_budget", "though the budget that its caller saw is spent"),
             (!row.state.is_terminal(), "called_after_the_end", "after its end"),
         ] {
             if !holds {
@@ -226,7 +262,8 @@ impl Inner {
             }
         }
         let payload = self.body(&row);
-        if payload.as_deref() != Some(body) {
+        // It may have been erased since it was read.
+        if payload.is_some_and(|payload| payload != body) {
             self.violate("another_body", format!("{}#{} was sent with another body", short(&call.id), call.attempt));
         }
     }

@@ -55,11 +55,20 @@ fn choose(world: &World, rng: &mut Rng, mood: &Mood, next_actor: &mut u32) -> Op
         (inner.queue.visible(inner.now) > 0, inner.skew != 0 || inner.width > 2_000, inner.ledger.rows().is_empty())
     };
     if !actors.is_empty() && (rng.chance(620) || actors.len() >= MOST_ACTORS) {
-        let actor = rng.pick(&actors).unwrap_or(0);
+        // A zombie sleeps past its end, and longer than its lease, before it goes on.
+        let awake: Vec<u32> = actors
+            .iter()
+            .copied()
+            .filter(|n| {
+                let eager = world.inner().eagerness(*n);
+                rng.chance(eager)
+            })
+            .collect();
+        let actor = rng.pick(&awake).or_else(|| rng.pick(&actors)).unwrap_or(0);
         return match rng.below(100) {
             0..=59 => Op::Step { actor, call: small(rng, 4), fate: fate(rng, mood) },
             60..=87 => Op::Run { actor },
-            88 if mood.crashes > 0 => Op::Outlive { actor },
+            88..=89 if mood.crashes > 0 => Op::Outlive { actor },
             _ => Op::Advance { ms: while_they_live(world, rng) },
         };
     }
@@ -86,14 +95,20 @@ fn choose(world: &World, rng: &mut Rng, mood: &Mood, next_actor: &mut u32) -> Op
         84..=86 => Op::Arrive { request: which },
         87 => actors.first().map_or(Op::CatchUp, |actor| Op::Crash { actor: *actor }),
         88..=89 => Op::Lag { reminder },
-        90 => Op::CatchUp,
+        90 if rng.chance(500) => Op::CatchUp,
+        90 => Op::Garble { reminder, variant: small(rng, 255) },
         _ if !mood.meddles => Op::Advance { ms: advance(world, rng) },
         91 => Op::Hold { actor: fresh(), reminder },
         92..=93 => Op::Release { actor: fresh(), reminder },
         94 => Op::Pause { actor: fresh(), destination },
         95..=96 => Op::Resume { actor: fresh(), destination },
         97 => Op::Policy { actor: fresh(), destination, variant: small(rng, 4) },
-        98 => match rng.below(2) {
+        98 => match rng.below(6) {
+            0 => Op::Erase { reminder },
+            1..=2 => Op::Cancel { actor: fresh(), reminder },
+            _ => Op::Reschedule { actor: fresh(), reminder, variant: small(rng, 3) },
+        },
+        _ if rng.chance(500) => match rng.below(2) {
             0 => Op::KillSwitch { on: rng.chance(300) },
             _ => Op::Skew { ms: rng.pick(&[1_500, -1_500, 2_600, -5_000, 60_000]).unwrap_or(0) },
         },
@@ -179,4 +194,15 @@ fn interesting(inner: &Inner, rng: &mut Rng) -> Option<u32> {
     let near = i64::from(rng.between(0, 4)) - 2;
     let at = rng.pick(&at)?;
     u32::try_from((at + near - inner.now).max(1)).ok()
+}
+
+impl Inner {
+    /// How many times in a thousand an actor is looked at.
+    fn eagerness(&self, actor: u32) -> u64 {
+        match self.facts.get(&actor) {
+            Some(facts) if facts.outlives && self.now < facts.ends + 2_500 => 60,
+            Some(facts) if facts.outlives => 300,
+            _ => 1_000,
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use futures::FutureExt as _;
 use punctual_core::delivery::Delivery;
 use punctual_core::id::DeliveryId;
-use punctual_core::ports::{Acquired, Control as _, Ledger as _, PortError, Written};
+use punctual_core::ports::{Acquired, Control as _, Ledger as _, PortError, WakeQuery, Written};
 
 use super::effect::{Answer, Effect};
 use super::inner::Inner;
@@ -45,7 +45,12 @@ impl Inner {
             }
             Effect::Read(ids) => at_once(self.ledger.read(ids)).map_or(Answer::Fault, Answer::Rows),
             Effect::Payload(id, content) => at_once(self.ledger.payload(id, content)).map_or(Answer::Fault, Answer::Payload),
-            Effect::Wake(query) => at_once(self.index.wake(query)).map_or(Answer::Fault, Answer::Page),
+            Effect::Wake(query) => {
+                // A page may hold less than was asked for.
+                let short = [1, 2, 3, u32::MAX].get(usize::try_from(self.seed % 4).unwrap_or(3)).copied().unwrap_or(u32::MAX);
+                let query = WakeQuery { limit: query.limit.min(short), ..query.clone() };
+                at_once(self.index.wake(&query)).map_or(Answer::Fault, Answer::Page)
+            }
             Effect::Partition(id) => {
                 at_once(self.ledger.partition(id)).map_or(Answer::Fault, |found| Answer::Partition(found.map(Box::new)))
             }
@@ -110,6 +115,7 @@ impl Inner {
 
     fn saw(&mut self, actor: u32, destinations: &[punctual_core::destination::Destination]) {
         if let Some(facts) = self.facts.get_mut(&actor) {
+            facts.saw_budget = destinations.iter().map(|d| (d.spec.id.clone(), d.spec.retry.attempts)).collect();
             facts.saw_paused = destinations.iter().filter(|d| d.paused.is_some()).map(|d| d.spec.id.clone()).collect();
         }
     }

@@ -150,6 +150,34 @@ pub enum Op {
         /// Which.
         request: u8,
     },
+    /// The core's cancel, as one who has read the row writes it.
+    Cancel {
+        /// Its number.
+        actor: u32,
+        /// Which reminder.
+        reminder: u8,
+    },
+    /// The core's reschedule, as one who has read the row writes it.
+    Reschedule {
+        /// Its number.
+        actor: u32,
+        /// Which reminder.
+        reminder: u8,
+        /// Which instants.
+        variant: u8,
+    },
+    /// A reminder's payload is erased.
+    Erase {
+        /// Which reminder.
+        reminder: u8,
+    },
+    /// A message that lies, or says nothing, is in the queue.
+    Garble {
+        /// Which reminder it names, if any.
+        reminder: u8,
+        /// In which way it is wrong.
+        variant: u8,
+    },
     /// A message is lost.
     Lose {
         /// Which.

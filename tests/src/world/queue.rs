@@ -32,15 +32,13 @@ pub(super) struct SimQueue {
 
 impl SimQueue {
     pub(super) fn publish(&mut self, outgoing: &Outgoing, now: i64) -> Option<MessageId> {
+        self.put(outgoing.message.body(), now + i64::from(outgoing.delay_seconds) * 1_000)
+    }
+
+    /// A message with any text.
+    pub(super) fn put(&mut self, body: String, visible_at: i64) -> Option<MessageId> {
         let id = MessageId::new(format!("m{}", self.messages.len())).ok()?;
-        self.messages.push(Stored {
-            id: id.clone(),
-            body: outgoing.message.body(),
-            visible_at: now + i64::from(outgoing.delay_seconds) * 1_000,
-            receives: 0,
-            first_received: None,
-            gone: false,
-        });
+        self.messages.push(Stored { id: id.clone(), body, visible_at, receives: 0, first_received: None, gone: false });
         Some(id)
     }
 

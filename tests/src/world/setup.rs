@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use punctual_core::delivery::Delivery;
 use punctual_core::destination::{Change, Destination, OnUnknown, Spec};
+use punctual_core::id::DestinationId;
+use punctual_core::message::Message;
 use punctual_core::time::Timestamp;
 use punctual_flows::release::Rules;
 use serde_json::{Value, json};
@@ -82,6 +85,35 @@ pub(super) fn instants(seed: u64, reminder: u8, now: i64) -> Instants {
     };
     let deliver_after = Timestamp::from_millis(now + due);
     Instants { deliver_after, deliver_by: Timestamp::from_millis(deliver_after.as_millis() + window) }
+}
+
+/// Other instants for a reminder, as they are asked for at `now`.
+pub(super) fn other_instants(seed: u64, reminder: u8, variant: u8, now: i64) -> Instants {
+    // Whoever asks has checked that they are not past.
+    let Instants { deliver_after, deliver_by } = instants(mix(&[seed, 14, u64::from(variant)]), reminder, now);
+    Instants { deliver_after, deliver_by: deliver_by.max(Timestamp::from_millis(now + 12_000)) }
+}
+
+/// A message that is wrong in some way: unreadable, of another version, or with hints that lie about a row.
+pub(super) fn garbled(row: Option<&Delivery>, variant: u8) -> String {
+    let Some(row) = row else { return "{}".into() };
+    let mut message = Message::of(row);
+    match variant % 8 {
+        0 => return "hello".into(),
+        1 => return r#"{"version":2}"#.into(),
+        2 => message.attempt = message.attempt.saturating_add(1),
+        3 => message.attempt = message.attempt.saturating_sub(1),
+        4 => message.not_before = Timestamp::from_millis(START),
+        5 => message.deliver_by = Timestamp::from_millis(START + 100_000_000),
+        6 => message.deliver_by = Timestamp::from_millis(START),
+        _ => {
+            let other = if row.destination.as_str() == "r0" { "r1" } else { "r0" };
+            if let Ok(other) = DestinationId::new(if variant < 128 { other } else { "nowhere" }) {
+                message.destination_id = other;
+            }
+        }
+    }
+    message.body()
 }
 
 /// What an application sends.

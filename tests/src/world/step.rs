@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::task::noop_waker;
@@ -11,6 +12,7 @@ use punctual_core::destination::Destination;
 use punctual_core::id::{DeliveryId, IdentityParts};
 use punctual_core::ports::{Control as _, Ledger as _};
 use punctual_core::settings::{RetryMode, Settings};
+use punctual_core::transition::{Instants as Recalled, cancelled, rescheduled};
 use punctual_schedule::result::Answer as Scheduled;
 use serde_json::json;
 
@@ -254,6 +256,27 @@ impl World {
             }
             Op::Run { actor } => self.run_on(actor),
             Op::Crash { actor } => self.crash(actor, "crash"),
+            Op::Cancel { actor, reminder } => {
+                let change: actor::Change = Box::new(|row, stamp| cancelled(row, stamp).ok());
+                self.start(actor, "cancel", OPERATE_MS, |port| actor::change(port, Self::id_of(reminder), change));
+            }
+            Op::Reschedule { actor, reminder, variant } => {
+                let to = setup::other_instants(self.seed, reminder, variant, self.inner().now);
+                let to = Recalled { deliver_after: to.deliver_after, deliver_by: to.deliver_by };
+                let change: actor::Change = Box::new(move |row, stamp| rescheduled(row, to, stage.margin, stamp).ok());
+                self.start(actor, "reschedule", OPERATE_MS, |port| actor::change(port, Self::id_of(reminder), change));
+            }
+            Op::Erase { reminder } => {
+                let id = Self::id_of(reminder);
+                self.inner().ledger.erase_payloads(&id);
+            }
+            Op::Garble { reminder, variant } => {
+                let mut inner = self.inner();
+                let body = setup::garbled(inner.row(&Self::id_of(reminder)).as_ref(), variant);
+                let now = inner.now;
+                inner.queue.put(body, now);
+                inner.count("message garbled");
+            }
             Op::Outlive { actor } => {
                 let mut inner = self.inner();
                 inner.count("zombie");
@@ -296,9 +319,11 @@ fn on_destination(action: &str, destination: u8) -> serde_json::Value {
 impl Inner {
     /// Remembers the most that a destination ever allowed.
     fn note_spec(&mut self, destination: &Destination) {
-        let most = self.checks.most.entry(destination.spec.id.to_string()).or_default();
+        let attempts = destination.spec.retry.attempts;
+        let most = self.checks.most.entry(destination.spec.id.to_string()).or_insert((Duration::ZERO, 0, attempts));
         most.0 = most.0.max(destination.total_timeout());
-        most.1 = most.1.max(destination.spec.retry.attempts);
+        most.1 = most.1.max(attempts);
+        most.2 = most.2.min(attempts);
     }
 
     /// What a row's payload says.
@@ -361,9 +386,6 @@ impl Inner {
                     ("record failed", tally.failed),
                 ] {
                     (0..n).for_each(|_| self.count(what));
-                }
-                if tally.malformed > 0 {
-                    self.violate("message_refused", format!("a{number} met a message that it cannot read"));
                 }
             }
             Done::Scheduled(response) => self.check_scheduled(response),
