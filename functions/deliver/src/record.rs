@@ -59,8 +59,11 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         fault::point(Point::Received, &message.delivery_id);
         let margin = destination.margin(self.margin);
         let now = self.time.now()?;
-        let hint_is_good =
-            record.receive_count <= 1 && destination.paused.is_none() && can_start(message.deliver_by, margin, now);
+        // A claim takes the very attempt that its message names: past the policy's budget the row must say what was granted.
+        let hint_is_good = record.receive_count <= 1
+            && destination.paused.is_none()
+            && message.attempt <= destination.spec.retry.attempts
+            && can_start(message.deliver_by, margin, now);
         let row = if hint_is_good {
             // The first receive of a message: one conditional write claims the row and loads it.
             let now = match self.wait_for(message.not_before, now).await? {
