@@ -121,9 +121,11 @@ fn unleased(row: &mut Delivery) {
     row.lease_until = None;
 }
 
-/// When dispatch must next look at a `scheduled` row: a held one sleeps until its last safe start.
+/// When dispatch must next look at a `scheduled` row: when it is next due, and no later than its last safe start, until
+/// which a held one sleeps.
 fn wake_of_scheduled(row: &Delivery, margin: Duration) -> Timestamp {
-    if row.hold.is_some() { last_safe_start(row.deliver_by, margin) } else { row.next_attempt_at }
+    let last = last_safe_start(row.deliver_by, margin);
+    if row.hold.is_some() { last } else { row.next_attempt_at.min(last) }
 }
 
 /// Turns a row into one that is dead or expired: it stays where dispatch sees it until its dead letter is sent.
@@ -206,7 +208,7 @@ pub fn finished(
     let attempt = evidence(number, called, class, terms.destination_version);
     let mut closed = row.clone();
     closed.attempts.push(attempt);
-    let after = match class {
+    let mut after = match class {
         Class::Delivered => delivered(&closed, number, Reason::Accepted, stamp)?,
         _ if row.late_success.is_some() => delivered(&closed, number, Reason::LateEvidence, stamp)?,
         Class::Dead { reason, .. } => died(&closed, number, reason, stamp)?,
@@ -226,6 +228,10 @@ pub fn finished(
             }
         }
     };
+    if let (Class::Retry { floor: Some(floor), .. }, true) = (class, after.state.needs_operator()) {
+        // Whoever brings it back must not undercut the receiver's wish.
+        after.next_attempt_at = after.next_attempt_at.max(stamp.now.hi.plus(floor));
+    }
     Ok(done(row, after))
 }
 
