@@ -67,6 +67,10 @@ impl Inner {
         let attribute = |name: &str| letter.attributes.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
         match (attribute("delivery_id"), attribute("death").and_then(|d| d.parse().ok())) {
             (Some(id), Some(death)) => {
+                let row = DeliveryId::new(id.clone()).ok().and_then(|id| self.row(&id));
+                if row.is_none_or(|row| row.death < death) {
+                    self.violate("dead_letter_before_death", format!("{id} {death}"));
+                }
                 let first = self.checks.letters.insert((id, death));
                 self.count(if first { "dead letter" } else { "dead letter again" });
             }
@@ -218,7 +222,7 @@ impl Inner {
     }
 
     /// A call's first byte leaves.
-    pub(super) fn check_call(&mut self, call: &Call, key: &str, body: &[u8]) {
+    pub(super) fn check_call(&mut self, call: &Call, to: usize, key: &str, body: &[u8]) {
         let Some(row) = self.row(&call.id) else {
             return self.violate("call_without_row", format!("{call:?}"));
         };
@@ -248,6 +252,7 @@ impl Inner {
             (now <= row.deliver_by.as_millis() - ms(margin), "called_late", "after the last safe start"),
             (key == row.idempotency_key.as_str(), "another_key", "with another key"),
             (number == row.attempts.len() + 1, "attempt_number", "with a number that is not the next"),
+            (row.destination.as_str() == format!("r{to}"), "another_receiver", "at another receiver than its own"),
             (held, "called_without_lease", "without holding the row"),
             (covered, "called_without_lease", "and could outlast its lease"),
             (now + ms(call.timeout) <= ends, "called_too_long", "and could outlast its invocation"),

@@ -1,5 +1,8 @@
 //! I make up operations for a seed, looking at the world as it is: what I write down needs no chance to be replayed.
 
+use punctual_core::state::State;
+
+use super::effect::Effect;
 use super::inner::Inner;
 use super::op::{Behaviour, Fate, Op};
 use super::rng::{Rng, mix};
@@ -26,7 +29,7 @@ pub fn generate(world: &mut World, seed: u64) -> Vec<Op> {
     let mut rng = Rng::new(mix(&[seed, 1]));
     let mood = Mood {
         faults: rng.pick(&[0, 10, 60, 200]).unwrap_or(0),
-        crashes: rng.pick(&[0, 5, 30, 80]).unwrap_or(0),
+        crashes: rng.pick(&[0, 5, 30, 80, 200]).unwrap_or(0),
         meddles: rng.chance(600),
         reminders: u8::try_from(rng.between(1, u32::from(REMINDERS))).unwrap_or(1),
     };
@@ -65,6 +68,10 @@ fn choose(world: &World, rng: &mut Rng, mood: &Mood, next_actor: &mut u32) -> Op
             })
             .collect();
         let actor = rng.pick(&awake).or_else(|| rng.pick(&actors)).unwrap_or(0);
+        let calling = world.inner().is_calling(actor);
+        if calling && mood.crashes > 0 && rng.chance(150) {
+            return Op::Outlive { actor };
+        }
         return match rng.below(100) {
             0..=59 => Op::Step { actor, call: small(rng, 4), fate: fate(rng, mood) },
             60..=87 => Op::Run { actor },
@@ -197,6 +204,17 @@ fn interesting(inner: &Inner, rng: &mut Rng) -> Option<u32> {
 }
 
 impl Inner {
+    /// Whether an actor has a call under way, or its outcome still to write.
+    fn is_calling(&self, actor: u32) -> bool {
+        let outlives = self.facts.get(&actor).is_some_and(|f| f.outlives);
+        let mut calls = self.pending.values().filter(|p| p.actor == actor);
+        !outlives
+            && calls.any(|p| {
+                matches!(p.effect, Effect::Post(..))
+                    || matches!(&p.effect, Effect::Write(t) if t.before.state == State::Delivering)
+            })
+    }
+
     /// How many times in a thousand an actor is looked at.
     fn eagerness(&self, actor: u32) -> u64 {
         match self.facts.get(&actor) {

@@ -133,9 +133,6 @@ impl Inner {
         if let Err(error) = &known {
             let what = if matches!(error, ClockError::TooWide(_)) { "clock: too wide" } else { "clock: machine off" };
             self.count(what);
-            if let Some(facts) = self.facts.get_mut(&actor) {
-                facts.faults += 1;
-            }
         }
         known
     }
@@ -295,7 +292,7 @@ impl Inner {
         self.count("call");
         self.say(|| format!("a{actor} first byte of {}#{attempt} to r{to}", short(&id)));
         let call = Call { id: id.clone(), attempt, actor, started: self.now, timeout: request.total_timeout, answer: None };
-        self.check_call(&call, &key, &request.body);
+        self.check_call(&call, to, &key, &request.body);
         self.checks.calls.push(call);
         Some(Post { call: self.checks.calls.len() - 1, destination: to, id, key })
     }

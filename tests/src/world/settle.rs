@@ -150,6 +150,9 @@ impl Inner {
             let name = short(&row.id);
             let effects: BTreeSet<&String> = self.receivers.iter().filter_map(|r| r.effects.get(&row.id)).flatten().collect();
             let (keys, calls) = (effects.len(), self.checks.calls.iter().filter(|c| c.id == row.id).count());
+            if !(0..REMINDERS).any(|reminder| World::id_of(reminder) == row.id) {
+                self.violate("another_id", format!("{name} is no reminder's id"));
+            }
             if keys > 1 {
                 self.violate("two_effects", format!("{name} was processed under {keys} keys"));
             }
