@@ -2,25 +2,51 @@
 //!
 //! An outcome that lost its fence is never dropped: it fills its attempt's entry, and a 2xx moves the row.
 
+use std::time::Duration;
+
 use punctual_adapters::webhook::{HeaderInput, headers};
 use punctual_core::acquire::can_start;
+use punctual_core::clock::Now;
 use punctual_core::delivery::{Delivery, Payload};
 use punctual_core::destination::{Change, Destination, Pause};
+use punctual_core::id::Correlation;
 use punctual_core::outcome::{CallResult, Called, Class, classify};
 use punctual_core::ports::{Control, DeadLetters, Ledger, Queue, Request, Secrets, Stored, Time, Webhook, Written};
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
-use punctual_core::transition::{self, Terms};
+use punctual_core::transition::{self, Stamp, Terms};
 use punctual_flows::bury::bury;
 use punctual_flows::fault::{self, Point};
 use punctual_flows::guarded::write_until;
-use punctual_flows::{FlowError, chain, stamp};
+use punctual_flows::{FlowError, chain};
 
 use crate::tally::Tally;
 use crate::{Deliver, Disposition};
 
 /// Outcome writes are tried until this little of the invocation is left.
-const WRITE_RESERVE: std::time::Duration = std::time::Duration::from_millis(500);
+const WRITE_RESERVE: Duration = Duration::from_millis(500);
+
+/// Late evidence loses at most so many races; time is no bound, because a write that lost one was quick.
+const MOST_LATE_TRIES: usize = 10;
+
+/// When an attempt's row was claimed.
+#[derive(Debug, Clone, Copy)]
+pub struct Begun {
+    /// The database's time.
+    pub now: Now,
+    /// How much of the invocation was left.
+    pub left: Duration,
+}
+
+impl Begun {
+    /// The database's time; if it has become unsure since the claim, what the claim and the time that passed make of it.
+    /// An unsure clock claims nothing and starts no call, but what a call brought is recorded all the same.
+    fn stamp<T: Time>(&self, time: &T, by: &Correlation) -> Stamp {
+        let passed = self.left.saturating_sub(time.time_left());
+        let counted = Now { lo: self.now.lo.plus(passed), hi: self.now.hi.plus(passed) };
+        Stamp { now: time.now().unwrap_or(counted), by: by.clone() }
+    }
+}
 
 impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T: Time> Deliver<'_, L, C, Q, D, S, W, T> {
     /// Makes the attempt that a claimed row opened.
@@ -32,17 +58,19 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         row: Delivery,
         destination: &Destination,
         terms: &Terms<'_>,
+        begun: Begun,
         tally: &mut Tally,
     ) -> Result<Disposition, FlowError> {
         fault::point(Point::Delivering, &row.id);
-        let called = self.call(&row, destination, tally).await?;
+        let called = self.call(&row, destination, begun, tally).await;
         fault::point(Point::Called, &row.id);
-        let now = self.time.now()?;
+        let now = begun.stamp(self.time, &self.by).now;
         let class = classify(&called.result, &destination.spec.classes, now);
         let number = row.next_attempt();
         tracing::info!(by = %self.by, delivery_id = %row.id, destination_id = %row.destination, attempt = number,
             reason = %class.reason(), took_ms = u64::try_from(called.took.as_millis()).unwrap_or(u64::MAX), "attempted");
-        let Ok(outcome) = transition::finished(&row, &called, class, terms, self.time.random(), &stamp(self.time, &self.by)?)
+        let Ok(outcome) =
+            transition::finished(&row, &called, class, terms, self.time.random(), &begun.stamp(self.time, &self.by))
         else {
             // Only a row that is `delivering` comes here, and every outcome is allowed for it.
             return Ok(Disposition::Acknowledge);
@@ -56,18 +84,18 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             Written::Absent => return Ok(Disposition::Acknowledge),
             Written::Conflict(current) => {
                 let again =
-                    transition::finished(&current, &called, class, terms, self.time.random(), &stamp(self.time, &self.by)?);
+                    transition::finished(&current, &called, class, terms, self.time.random(), &begun.stamp(self.time, &self.by));
                 match again {
                     // Only a late success was noted meanwhile, under this very lease: the outcome write honours it.
                     Ok(again) if current.version == row.version => {
                         match write_until(self.ledger, self.time, &again, WRITE_RESERVE).await? {
                             Written::Done => again.after,
                             Written::Conflict(_) | Written::Absent => {
-                                return self.late(&row, &called, class, destination, tally).await;
+                                return self.late(&row, &called, class, destination, begun, tally).await;
                             }
                         }
                     }
-                    _ => return self.late(&row, &called, class, destination, tally).await,
+                    _ => return self.late(&row, &called, class, destination, begun, tally).await,
                 }
             }
         };
@@ -92,32 +120,32 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     }
 
     /// Makes the call, or says why it was not made.
-    async fn call(&self, row: &Delivery, destination: &Destination, tally: &mut Tally) -> Result<Called, FlowError> {
-        let start = self.time.now()?;
+    async fn call(&self, row: &Delivery, destination: &Destination, begun: Begun, tally: &mut Tally) -> Called {
+        let start = begun.stamp(self.time, &self.by).now;
         let not_called = |reason| Called {
             result: CallResult::NotCalled(reason),
             started_at: start.lo,
-            took: std::time::Duration::ZERO,
+            took: Duration::ZERO,
             key_ids: "-".to_owned(),
         };
         let body = match self.ledger.payload(&row.id, &row.content).await {
             Ok(Some(Payload { body, .. })) => body,
-            Ok(None) => return Ok(not_called(Reason::PayloadMissing)),
+            Ok(None) => return not_called(Reason::PayloadMissing),
             Err(error) => {
                 tracing::warn!(by = %self.by, delivery_id = %row.id, error = %chain(&error), "the payload cannot be read");
-                return Ok(not_called(Reason::NotCalled));
+                return not_called(Reason::NotCalled);
             }
         };
         let secrets = match self.secrets.active(&destination.spec.secrets).await {
             Ok(secrets) if !secrets.is_empty() => secrets,
-            Ok(_) => return Ok(not_called(Reason::SecretUnavailable)),
+            Ok(_) => return not_called(Reason::SecretUnavailable),
             Err(error) => {
                 tally.secret_unavailable += 1;
                 tracing::error!(by = %self.by, destination_id = %destination.spec.id, error = %error, "nothing is sent unsigned");
-                return Ok(not_called(Reason::SecretUnavailable));
+                return not_called(Reason::SecretUnavailable);
             }
         };
-        let start = self.time.now()?;
+        let start = begun.stamp(self.time, &self.by).now;
         let request = Request {
             url: destination.spec.url.clone(),
             headers: headers(&HeaderInput {
@@ -151,7 +179,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             tally.called += 1;
         }
         let key_ids = secrets.iter().map(punctual_core::signature::Secret::id).collect::<Vec<_>>().join(",");
-        Ok(Called { result, started_at: start.lo, took, key_ids })
+        Called { result, started_at: start.lo, took, key_ids }
     }
 
     /// Records an outcome whose fence was lost.
@@ -161,24 +189,25 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         called: &Called,
         class: Class,
         destination: &Destination,
+        begun: Begun,
         tally: &mut Tally,
     ) -> Result<Disposition, FlowError> {
         tally.late += 1;
         let evidence = transition::evidence(row.next_attempt(), called, class, destination.version);
-        while let Some(current) = self.ledger.read(std::slice::from_ref(&row.id)).await?.into_iter().next() {
-            let late = transition::late(&current, &evidence, class == Class::Delivered, &stamp(self.time, &self.by)?);
-            let Some(late) = late else { break };
-            tracing::warn!(by = %self.by, delivery_id = %row.id, attempt = evidence.number, reason = %evidence.reason, "late evidence");
-            if write_until(self.ledger, self.time, &late, WRITE_RESERVE).await? == Written::Done {
-                break;
-            }
-            if self.time.time_left() < WRITE_RESERVE {
-                tracing::error!(by = %self.by, delivery_id = %row.id, attempt = evidence.number, reason = %evidence.reason,
-                    "late evidence could not be recorded");
-                break;
+        tracing::warn!(by = %self.by, delivery_id = %row.id, attempt = evidence.number, reason = %evidence.reason, "late evidence");
+        // Whoever holds the row now has its own message, or rescue sends one: this one has served.
+        let mut current = self.ledger.read(std::slice::from_ref(&row.id)).await?.into_iter().next();
+        for _ in 0..MOST_LATE_TRIES {
+            let stamp = begun.stamp(self.time, &self.by);
+            let late = current.and_then(|row| transition::late(&row, &evidence, class == Class::Delivered, &stamp));
+            let Some(late) = late else { return Ok(Disposition::Acknowledge) };
+            match write_until(self.ledger, self.time, &late, WRITE_RESERVE).await? {
+                Written::Done | Written::Absent => return Ok(Disposition::Acknowledge),
+                Written::Conflict(row) => current = Some(*row),
             }
         }
-        // Whoever holds the row now has its own message, or rescue sends one.
+        tracing::error!(by = %self.by, delivery_id = %row.id, attempt = evidence.number, reason = %evidence.reason,
+            "late evidence could not be recorded: too many lost races");
         Ok(Disposition::Acknowledge)
     }
 

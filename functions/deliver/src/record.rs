@@ -20,6 +20,7 @@ use punctual_flows::bury::bury;
 use punctual_flows::fault::{self, Point};
 use punctual_flows::{FlowError, stamp};
 
+use crate::attempt::Begun;
 use crate::batch::{Known, Record, TRY_AGAIN};
 use crate::tally::Tally;
 use crate::{CLOCK_BOUND, Deliver, Disposition, MAX_WAIT, RESERVE};
@@ -77,10 +78,14 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                 tally.waiting += 1;
                 return Ok(Disposition::HideFor(Duration::ZERO));
             }
+            let begun = Begun { now, left: self.time.time_left() };
             let acquire = Acquire::for_deliver(message.delivery_id.clone(), message.attempt, self.claimer(now)?, now, margin);
             match self.ledger.acquire(&acquire).await? {
+                Acquired::Won(row) if row.destination != message.destination_id => {
+                    return self.misdirected(*row, margin, tally).await;
+                }
                 Acquired::Won(row) => {
-                    return self.attempt(*row, destination, &self.terms(destination, record, known, now), tally).await;
+                    return self.attempt(*row, destination, &self.terms(destination, record, known, now), begun, tally).await;
                 }
                 Acquired::Refused(row) => Some(*row),
                 Acquired::Absent => None,
@@ -107,6 +112,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         let margin = destination.margin(self.margin);
         for _ in 0..MOST_STEPS {
             let now = self.time.now()?;
+            let begun = Begun { now, left: self.time.time_left() };
             let terms = self.terms(destination, record, known, now);
             let decision = for_deliver(&row, now, margin, destination.paused.is_some(), destination.spec.retry.attempts);
             let transition = match decision {
@@ -153,7 +159,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                 Written::Done => {
                     row = transition.after;
                     match decision {
-                        ForDeliver::Claim => return self.attempt(row, destination, &terms, tally).await,
+                        ForDeliver::Claim => return self.attempt(row, destination, &terms, begun, tally).await,
                         ForDeliver::CloseUnknown => tally.closed_unknown += 1,
                         ForDeliver::Return(_) => tally.returned += 1,
                         ForDeliver::Expire => tally.expired += 1,
@@ -225,6 +231,16 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     ) -> Result<Disposition, FlowError> {
         let Some(row) = self.read(&message.delivery_id).await? else { return self.unknown(record, tally).await };
         self.elsewhere_or_dead(row, record, tally).await
+    }
+
+    /// A row was claimed by a message that names another destination: it goes back uncalled, and dispatch sends a right one.
+    async fn misdirected(&self, row: Delivery, margin: Duration, tally: &mut Tally) -> Result<Disposition, FlowError> {
+        tracing::error!(by = %self.by, delivery_id = %row.id, destination_id = %row.destination, "a message named another destination");
+        if let Ok(back) = transition::returned(&row, Reason::MisdirectedMessage, margin, &stamp(self.time, &self.by)?) {
+            self.ledger.write(&back).await?;
+            tally.returned += 1;
+        }
+        Ok(Disposition::Acknowledge)
     }
 
     /// The row goes to another destination than its message says.

@@ -105,6 +105,8 @@ reasons! {
     DeadLetterSent = "dead_letter_sent",
     /// The message body is not a message of ours.
     MalformedMessage = "malformed_message",
+    /// The message named another destination than its row.
+    MisdirectedMessage = "misdirected_message",
     /// The message's format version is not known here.
     UnknownVersion = "unknown_version",
     /// The ledger has no such delivery.
