@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
+use punctual_adapters::config;
 use punctual_adapters::telemetry::{DIMENSIONS, NAMESPACE, metric};
 use punctual_tests::stack::{FUNCTIONS, default_parameters, root, template};
 use serde_json::{Map, Value, json};
@@ -300,6 +301,30 @@ fn a_variable_means_the_same_in_every_function() {
     assert_eq!(sub(&meanings["SECRET_PREFIX"]), "punctual/${Stage}/");
 }
 
+#[test]
+fn a_parameter_of_seconds_takes_what_the_functions_take() {
+    let document = document();
+    let readme = readme();
+    let mut met = BTreeSet::new();
+    for (function, properties) in functions(&document) {
+        for (variable, value) in properties["Environment"]["Variables"].as_object().unwrap() {
+            if !variable.ends_with("_SECONDS") {
+                continue;
+            }
+            let bounds = config::SECONDS.into_iter().find(|one| one.variable == variable);
+            let config::Seconds { min, max, .. } = bounds.unwrap_or_else(|| panic!("{function} does not read {variable}"));
+            let parameter = parameter(&document, value);
+            assert_eq!((seconds(&parameter["MinValue"]), seconds(&parameter["MaxValue"])), (min, max), "{variable}");
+            assert!((min..=max).contains(&seconds(&parameter["Default"])), "{variable}");
+            let name = value["Ref"].as_str().unwrap();
+            let row = readme.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap();
+            assert!(row.replace(',', "").ends_with(&format!("; {min} to {max}. |")), "infra/README.md: {row}");
+            met.insert(variable.clone());
+        }
+    }
+    assert!(config::SECONDS.iter().all(|one| met.contains(one.variable)), "the template sets {met:?} only");
+}
+
 // --------------------------------------------------------------------------------------------------------- permissions
 
 #[test]
@@ -554,7 +579,6 @@ fn the_horizon_covers_a_missed_tick_and_fits_the_queues_longest_delay() {
     let parameters = &document["Parameters"];
     let horizon = seconds(&parameters["HorizonSeconds"]["Default"]);
     assert!(horizon >= 2 * 60 * seconds(&parameters["TickMinutes"]["Default"]));
-    assert_eq!(parameters["HorizonSeconds"]["MaxValue"], 900);
     // Dispatch looks at a row again when the lease of its own claim has ended: not after the row's deliver lease could end.
     let timeout = seconds(&functions(&document)["deliver"]["Timeout"]);
     assert!(seconds(&parameters["DispatchLeaseSeconds"]["Default"]) <= timeout);

@@ -10,6 +10,29 @@ use punctual_core::destination::StageRules;
 /// Stages whose name starts with one of these are production.
 const PRODUCTION: [&str; 2] = ["prod", "live"];
 
+/// A variable that holds whole seconds, and how many it may hold. The template's parameters have the same bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seconds {
+    /// The variable's name.
+    pub variable: &'static str,
+    /// The least, inclusive.
+    pub min: u64,
+    /// The most, inclusive.
+    pub max: u64,
+}
+
+/// How far ahead dispatch looks, within the queue's largest delay.
+pub const HORIZON: Seconds = Seconds { variable: "HORIZON_SECONDS", min: 60, max: 840 };
+/// The stage's safety margin before a deadline.
+pub const SAFETY_MARGIN: Seconds = Seconds { variable: "SAFETY_MARGIN_SECONDS", min: 1, max: 600 };
+/// How long a dispatch run holds a row.
+pub const DISPATCH_LEASE: Seconds = Seconds { variable: "DISPATCH_LEASE_SECONDS", min: 10, max: 300 };
+/// When a message that nobody took counts as overdue.
+pub const HANDOFF_THRESHOLD: Seconds = Seconds { variable: "HANDOFF_THRESHOLD_SECONDS", min: 10, max: 3_600 };
+
+/// Every variable that holds seconds.
+pub const SECONDS: [Seconds; 4] = [HORIZON, SAFETY_MARGIN, DISPATCH_LEASE, HANDOFF_THRESHOLD];
+
 /// What is wrong with the environment: one line for each variable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError(pub Vec<String>);
@@ -48,7 +71,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn seconds(&mut self, name: &str, min: u64, max: u64) -> Duration {
+    fn seconds(&mut self, Seconds { variable: name, min, max }: Seconds) -> Duration {
         let text = self.text(name);
         if text.is_empty() {
             return Duration::ZERO;
@@ -101,11 +124,11 @@ pub struct Queues {
 /// How rows are released: the same for dispatch and for schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
-    /// How far ahead dispatch looks; 60 to 840 s: two or three ticks, and within the queue's largest delay.
+    /// How far ahead dispatch looks: within [`HORIZON`].
     pub horizon: Duration,
-    /// The stage's safety margin before a deadline; 1 to 600 s.
+    /// The stage's safety margin before a deadline: within [`SAFETY_MARGIN`].
     pub margin: Duration,
-    /// How long a dispatch run holds a row; 10 to 300 s.
+    /// How long a dispatch run holds a row: within [`DISPATCH_LEASE`].
     pub lease: Duration,
 }
 
@@ -118,7 +141,7 @@ pub struct DispatchConfig {
     pub queues: Queues,
     /// How rows are released.
     pub release: Release,
-    /// When a message counts as overdue; 10 to 3,600 s.
+    /// When a message counts as overdue: within [`HANDOFF_THRESHOLD`].
     pub handoff_threshold: Duration,
 }
 
@@ -131,7 +154,7 @@ pub struct DeliverConfig {
     pub queues: Queues,
     /// Which destinations and secrets are allowed.
     pub rules: StageRules,
-    /// The stage's safety margin before a deadline; 1 to 600 s.
+    /// The stage's safety margin before a deadline: within [`SAFETY_MARGIN`].
     pub margin: Duration,
 }
 
@@ -151,7 +174,7 @@ pub struct ScheduleConfig {
 pub struct InspectConfig {
     /// Which stage.
     pub stage: Stage,
-    /// The stage's safety margin before a deadline; 1 to 600 s.
+    /// The stage's safety margin before a deadline: within [`SAFETY_MARGIN`].
     pub margin: Duration,
 }
 
@@ -162,7 +185,7 @@ pub struct OperateConfig {
     pub stage: Stage,
     /// Which destinations and secrets are allowed.
     pub rules: StageRules,
-    /// The stage's safety margin before a deadline; 1 to 600 s.
+    /// The stage's safety margin before a deadline: within [`SAFETY_MARGIN`].
     pub margin: Duration,
 }
 
@@ -175,19 +198,15 @@ fn queues(reader: &mut Reader<'_>) -> Queues {
 }
 
 fn margin(reader: &mut Reader<'_>) -> Duration {
-    reader.seconds("SAFETY_MARGIN_SECONDS", 1, 600)
+    reader.seconds(SAFETY_MARGIN)
 }
 
 fn handoff_threshold(reader: &mut Reader<'_>) -> Duration {
-    reader.seconds("HANDOFF_THRESHOLD_SECONDS", 10, 3_600)
+    reader.seconds(HANDOFF_THRESHOLD)
 }
 
 fn release(reader: &mut Reader<'_>) -> Release {
-    Release {
-        horizon: reader.seconds("HORIZON_SECONDS", 60, 840),
-        margin: margin(reader),
-        lease: reader.seconds("DISPATCH_LEASE_SECONDS", 10, 300),
-    }
+    Release { horizon: reader.seconds(HORIZON), margin: margin(reader), lease: reader.seconds(DISPATCH_LEASE) }
 }
 
 /// Plain HTTP and local addresses need the stack parameter, and a production stage refuses it.
@@ -282,6 +301,17 @@ mod tests {
         };
         let error = DispatchConfig::from_lookup(&odd).expect_err("two are wrong");
         assert_eq!(error.0.len(), 2, "{error}");
+    }
+
+    #[test]
+    fn the_bounds_of_seconds_are_inclusive() {
+        for Seconds { variable, min, max } in SECONDS {
+            for (seconds, fits) in [(min - 1, false), (min, true), (max, true), (max + 1, false)] {
+                let given = |name: &str| if name == variable { Some(seconds.to_string()) } else { lookup(name) };
+                let answer = DispatchConfig::from_lookup(&given);
+                assert_eq!(answer.is_ok(), fits, "{variable}={seconds}: {answer:?}");
+            }
+        }
     }
 
     #[test]
