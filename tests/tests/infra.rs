@@ -29,10 +29,11 @@ const ENVIRONMENT: [(&str, &[&str]); 5] = [
             "HORIZON_SECONDS",
             "QUEUE_URL",
             "SAFETY_MARGIN_SECONDS",
+            "TICK_SECONDS",
         ],
     ),
     ("deliver", &["ALLOW_LOCAL_ENDPOINTS", "DEAD_LETTER_QUEUE_URL", "QUEUE_URL", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"]),
-    ("schedule", &["DISPATCH_LEASE_SECONDS", "HORIZON_SECONDS", "QUEUE_URL", "SAFETY_MARGIN_SECONDS"]),
+    ("schedule", &["DISPATCH_LEASE_SECONDS", "HORIZON_SECONDS", "QUEUE_URL", "SAFETY_MARGIN_SECONDS", "TICK_SECONDS"]),
     ("inspect", &["SAFETY_MARGIN_SECONDS"]),
     ("operate", &["ALLOW_LOCAL_ENDPOINTS", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"]),
 ];
@@ -313,13 +314,17 @@ fn a_parameter_of_seconds_takes_what_the_functions_take() {
             }
             let bounds = config::SECONDS.into_iter().find(|one| one.variable == variable);
             let config::Seconds { min, max, .. } = bounds.unwrap_or_else(|| panic!("{function} does not read {variable}"));
+            met.insert(variable.clone());
+            if let Some(derived) = of_the_tick(&document, value) {
+                assert!(derived.values().all(|one| (min..=max).contains(one)), "{variable}: {derived:?}");
+                continue;
+            }
             let parameter = parameter(&document, value);
             assert_eq!((seconds(&parameter["MinValue"]), seconds(&parameter["MaxValue"])), (min, max), "{variable}");
             assert!((min..=max).contains(&seconds(&parameter["Default"])), "{variable}");
             let name = value["Ref"].as_str().unwrap();
             let row = readme.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap();
             assert!(row.replace(',', "").ends_with(&format!("; {min} to {max}. |")), "infra/README.md: {row}");
-            met.insert(variable.clone());
         }
     }
     assert!(config::SECONDS.iter().all(|one| met.contains(one.variable)), "the template sets {met:?} only");
@@ -569,16 +574,39 @@ fn every_permitted_interval_has_a_valid_rate_and_period() {
         // Scheduler refuses "1 minutes" and "2 minute".
         let unit = if minutes == 1 { "minute" } else { "minutes" };
         assert_eq!(entry["Rate"], format!("rate({minutes} {unit})"));
-        assert_eq!(seconds(&entry["PeriodSeconds"]), 60 * minutes);
+        assert_eq!(entry["PeriodSeconds"], (60 * minutes).to_string());
+    }
+}
+
+/// What a value is for each length of a tick, by minutes, if it is derived from it.
+fn of_the_tick(document: &Value, value: &Value) -> Option<BTreeMap<u64, u64>> {
+    let [map, minutes, name] = value.get("Fn::FindInMap")?.as_array()?.as_slice() else { return None };
+    assert_eq!((map, minutes), (&json!("TickEvery"), &reference("TickMinutes")));
+    let map = document["Mappings"]["TickEvery"].as_object().unwrap();
+    let name = name.as_str().unwrap();
+    Some(map.iter().map(|(minutes, entry)| (minutes.parse().unwrap(), entry[name].as_str().unwrap().parse().unwrap())).collect())
+}
+
+#[test]
+fn the_horizon_is_two_and_a_half_ticks_and_fits_the_queues_longest_delay() {
+    let document = document();
+    for function in ["dispatch", "schedule"] {
+        let variables = &functions(&document)[function]["Environment"]["Variables"];
+        let ticks = of_the_tick(&document, &variables["TICK_SECONDS"]).unwrap();
+        let horizons = of_the_tick(&document, &variables["HORIZON_SECONDS"]).unwrap();
+        assert!(!ticks.is_empty());
+        for (minutes, tick) in ticks {
+            assert_eq!(tick, 60 * minutes, "{function}");
+            assert_eq!(2 * horizons[&minutes], 5 * tick, "{function}");
+            assert!(horizons[&minutes] < 900, "{function}");
+        }
     }
 }
 
 #[test]
-fn the_horizon_covers_a_missed_tick_and_fits_the_queues_longest_delay() {
+fn a_dispatch_lease_is_no_longer_than_a_deliver_lease() {
     let document = document();
     let parameters = &document["Parameters"];
-    let horizon = seconds(&parameters["HorizonSeconds"]["Default"]);
-    assert!(horizon >= 2 * 60 * seconds(&parameters["TickMinutes"]["Default"]));
     // Dispatch looks at a row again when the lease of its own claim has ended: not after the row's deliver lease could end.
     let timeout = seconds(&functions(&document)["deliver"]["Timeout"]);
     assert!(seconds(&parameters["DispatchLeaseSeconds"]["Default"]) <= timeout);

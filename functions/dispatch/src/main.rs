@@ -29,6 +29,7 @@ async fn tick(config: &DispatchConfig, aws: &Aws, metrics: Metrics, event: Lambd
         dead_letters: &aws.dead_letters(&config.queues.dead_letter_queue_url),
         time: &time,
         rules: Rules { horizon: release.horizon, lease: release.lease },
+        tick: release.tick,
         margin: release.margin,
         handoff_threshold: config.handoff_threshold,
         by: Correlation::of_request(&event.context.request_id),

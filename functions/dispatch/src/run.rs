@@ -18,8 +18,6 @@ use crate::summary::Summary;
 
 /// A run stops taking new work when less than this is left of its invocation.
 const RESERVE: Duration = Duration::from_secs(12);
-/// The least that an incomplete scan admits for: one tick.
-const TICK: Duration = Duration::from_secs(60);
 /// The most rows that a run rescues for one destination.
 const RESCUE_CAP: usize = 500;
 /// How many destinations are worked on at once.
@@ -42,6 +40,8 @@ pub struct Dispatch<'a, L, C, Q, D, T> {
     pub time: &'a T,
     /// How far ahead and how long a lease.
     pub rules: Rules,
+    /// From one tick to the next: the least that an incomplete scan admits for.
+    pub tick: Duration,
     /// The stage's safety margin.
     pub margin: Duration,
     /// When a message counts as overdue.
@@ -137,7 +137,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         let taken_back = self.look_at(&settler, &scan.ended, summary).await?;
 
         let outstanding = summary.outstanding + taken_back;
-        let most = budget(destination.capacity(), self.rules.horizon, TICK, outstanding, scan.complete);
+        let most = budget(destination.capacity(), self.rules.horizon, self.tick, outstanding, scan.complete);
         let waiting = scan.fresh.len();
         let admitted = nearest_deadline_first(scan.fresh, most);
         summary.left += waiting - admitted.len();

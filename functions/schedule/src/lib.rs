@@ -28,8 +28,6 @@ pub const MAX_BATCH: usize = 1_000;
 const CONCURRENCY: usize = 32;
 /// What is not begun when less than this is left is answered as not attempted.
 const RESERVE: Duration = Duration::from_secs(10);
-/// One tick's worth may be released without knowing what is outstanding.
-const TICK: Duration = Duration::from_secs(60);
 
 /// Schedule with its ports.
 #[derive(Debug)]
@@ -44,6 +42,8 @@ pub struct Schedule<'a, L, C, Q, T> {
     pub time: &'a T,
     /// How far ahead and how long a lease.
     pub rules: Rules,
+    /// From one tick to the next: so much may be released without knowing what is outstanding.
+    pub tick: Duration,
     /// The stage's safety margin.
     pub margin: Duration,
     /// Joins history and logs.
@@ -114,7 +114,7 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
             Releaser { ledger: self.ledger, queue: self.queue, time: self.time, rules: self.rules, by: self.by.clone() };
         for (id, mut ids) in due {
             let Some(destination) = destinations.get(id).filter(|d| d.paused.is_none()) else { continue };
-            ids.truncate(budget(destination.capacity(), self.rules.horizon, TICK, 0, false));
+            ids.truncate(budget(destination.capacity(), self.rules.horizon, self.tick, 0, false));
             match releaser.release(&ids, destination.margin(self.margin)).await {
                 Ok(tally) => released.add(tally),
                 Err(error) => tracing::error!(by = %self.by, error = %chain(&error), "a release failed; dispatch does it"),

@@ -27,6 +27,7 @@ async fn answer(config: &ScheduleConfig, aws: &Aws, event: LambdaEvent<Box<RawVa
         queue: &aws.queue(&config.queue_url),
         time: &aws.time(&config.stage.control_table, event.context.deadline),
         rules: Rules { horizon: config.release.horizon, lease: config.release.lease },
+        tick: config.release.tick,
         margin: config.release.margin,
         by: Correlation::of_request(&event.context.request_id),
     };

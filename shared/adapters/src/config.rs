@@ -21,8 +21,11 @@ pub struct Seconds {
     pub max: u64,
 }
 
-/// How far ahead dispatch looks, within the queue's largest delay.
-pub const HORIZON: Seconds = Seconds { variable: "HORIZON_SECONDS", min: 60, max: 840 };
+/// From one start of dispatch to the next.
+pub const TICK: Seconds = Seconds { variable: "TICK_SECONDS", min: 60, max: 300 };
+/// How far ahead dispatch looks, within the queue's largest delay. Never less than two ticks, so that a missed one costs
+/// nothing.
+pub const HORIZON: Seconds = Seconds { variable: "HORIZON_SECONDS", min: 120, max: 840 };
 /// The stage's safety margin before a deadline.
 pub const SAFETY_MARGIN: Seconds = Seconds { variable: "SAFETY_MARGIN_SECONDS", min: 1, max: 600 };
 /// How long a dispatch run holds a row.
@@ -31,7 +34,7 @@ pub const DISPATCH_LEASE: Seconds = Seconds { variable: "DISPATCH_LEASE_SECONDS"
 pub const HANDOFF_THRESHOLD: Seconds = Seconds { variable: "HANDOFF_THRESHOLD_SECONDS", min: 10, max: 3_600 };
 
 /// Every variable that holds seconds.
-pub const SECONDS: [Seconds; 4] = [HORIZON, SAFETY_MARGIN, DISPATCH_LEASE, HANDOFF_THRESHOLD];
+pub const SECONDS: [Seconds; 5] = [TICK, HORIZON, SAFETY_MARGIN, DISPATCH_LEASE, HANDOFF_THRESHOLD];
 
 /// What is wrong with the environment: one line for each variable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -124,7 +127,9 @@ pub struct Queues {
 /// How rows are released: the same for dispatch and for schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
-    /// How far ahead dispatch looks: within [`HORIZON`].
+    /// From one start of dispatch to the next: within [`TICK`].
+    pub tick: Duration,
+    /// How far ahead dispatch looks: within [`HORIZON`], and two ticks or more.
     pub horizon: Duration,
     /// The stage's safety margin before a deadline: within [`SAFETY_MARGIN`].
     pub margin: Duration,
@@ -206,7 +211,12 @@ fn handoff_threshold(reader: &mut Reader<'_>) -> Duration {
 }
 
 fn release(reader: &mut Reader<'_>) -> Release {
-    Release { horizon: reader.seconds(HORIZON), margin: margin(reader), lease: reader.seconds(DISPATCH_LEASE) }
+    let (tick, horizon) = (reader.seconds(TICK), reader.seconds(HORIZON));
+    if !horizon.is_zero() && horizon < tick.saturating_mul(2) {
+        let (ticks, ahead) = (tick.as_secs(), horizon.as_secs());
+        reader.errors.push(format!("HORIZON_SECONDS ({ahead}) must be two ticks or more: twice TICK_SECONDS ({ticks})"));
+    }
+    Release { tick, horizon, margin: margin(reader), lease: reader.seconds(DISPATCH_LEASE) }
 }
 
 /// Plain HTTP and local addresses need the stack parameter, and a production stage refuses it.
@@ -267,6 +277,7 @@ mod tests {
             "LEDGER_TABLE" => "l",
             "CONTROL_TABLE" => "c",
             "QUEUE_URL" | "DEAD_LETTER_QUEUE_URL" => "https://queue",
+            "TICK_SECONDS" => "60",
             "HORIZON_SECONDS" => "150",
             "SAFETY_MARGIN_SECONDS" => "10",
             "DISPATCH_LEASE_SECONDS" => "60",
@@ -307,9 +318,36 @@ mod tests {
     fn the_bounds_of_seconds_are_inclusive() {
         for Seconds { variable, min, max } in SECONDS {
             for (seconds, fits) in [(min - 1, false), (min, true), (max, true), (max + 1, false)] {
-                let given = |name: &str| if name == variable { Some(seconds.to_string()) } else { lookup(name) };
+                let given = |name: &str| match name {
+                    _ if name == variable => Some(seconds.to_string()),
+                    // Far enough for every tick.
+                    "HORIZON_SECONDS" => Some(HORIZON.max.to_string()),
+                    other => lookup(other),
+                };
                 let answer = DispatchConfig::from_lookup(&given);
                 assert_eq!(answer.is_ok(), fits, "{variable}={seconds}: {answer:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_horizon_covers_two_ticks() {
+        for (tick, horizon, fits) in [("60", "120", true), ("300", "600", true), ("61", "121", false), ("300", "599", false)] {
+            let given = |name: &str| match name {
+                "TICK_SECONDS" => Some(tick.to_owned()),
+                "HORIZON_SECONDS" => Some(horizon.to_owned()),
+                other => lookup(other),
+            };
+            let answers =
+                [DispatchConfig::from_lookup(&given).map(|c| c.release), ScheduleConfig::from_lookup(&given).map(|c| c.release)];
+            for answer in answers {
+                match answer {
+                    Ok(release) => assert!(fits, "{release:?}"),
+                    Err(error) => {
+                        assert!(!fits && error.0.len() == 1, "{error}");
+                        assert!(error.0[0].contains("TICK_SECONDS") && error.0[0].contains("HORIZON_SECONDS"), "{error}");
+                    }
+                }
             }
         }
     }

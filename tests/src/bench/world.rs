@@ -51,6 +51,7 @@ pub(super) struct World {
     queue: Sqs,
     clock: DatabaseClock,
     rules: Rules,
+    tick: Duration,
     margin: Duration,
     handoff_threshold: Duration,
     /// What calls to the ledger table cost.
@@ -89,9 +90,10 @@ impl World {
             queue,
             clock,
             rules: Rules {
-                horizon: default_seconds(&template, "HorizonSeconds")?,
+                horizon: of_default_tick(&template, "HorizonSeconds")?,
                 lease: default_seconds(&template, "DispatchLeaseSeconds")?,
             },
+            tick: of_default_tick(&template, "PeriodSeconds")?,
             margin: default_seconds(&template, "SafetyMarginSeconds")?,
             handoff_threshold: default_seconds(&template, "HandoffThresholdSeconds")?,
             ledger_meter: Arc::default(),
@@ -148,6 +150,7 @@ impl World {
             queue: &queue,
             time: &time,
             rules: self.rules,
+            tick: self.tick,
             margin: self.margin,
             by: Self::by()?,
         };
@@ -164,6 +167,7 @@ impl World {
             dead_letters: &SqsDeadLetters::new(self.sqs.clone(), DEAD_LETTERS),
             time: &time,
             rules: self.rules,
+            tick: self.tick,
             margin: self.margin,
             handoff_threshold: self.handoff_threshold,
             by: Self::by()?,
@@ -242,6 +246,15 @@ fn at<'t>(template: &'t Yaml, path: [&str; 3]) -> Result<&'t Yaml> {
 fn default_seconds(template: &Yaml, parameter: &str) -> Result<Duration> {
     let default = at(template, ["Parameters", parameter, "Default"])?.as_u64();
     default.map(Duration::from_secs).ok_or_else(|| anyhow!("the default of {parameter} is no number"))
+}
+
+/// A time that the template derives from the default of `TickMinutes`.
+fn of_default_tick(template: &Yaml, name: &str) -> Result<Duration> {
+    let minutes = at(template, ["Parameters", "TickMinutes", "Default"])?.as_u64();
+    let minutes = minutes.context("the default of TickMinutes is no number")?.to_string();
+    let seconds = at(template, ["Mappings", "TickEvery", &minutes])?.get(name).and_then(Yaml::as_str);
+    let seconds = seconds.and_then(|text| text.parse().ok()).map(Duration::from_secs);
+    seconds.ok_or_else(|| anyhow!("{name} of a tick of {minutes} min is no number"))
 }
 
 /// Creates both tables with the keys and indexes of the template.

@@ -30,6 +30,7 @@ use super::queue::Received;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stage {
     pub(super) rules: Rules,
+    pub(super) tick: Duration,
     pub(super) margin: Duration,
     pub(super) handoff_threshold: Duration,
 }
@@ -59,6 +60,7 @@ pub(super) fn dispatch(port: Port, stage: Stage) -> Running {
             dead_letters: &port,
             time: &port,
             rules: stage.rules,
+            tick: stage.tick,
             margin: stage.margin,
             handoff_threshold: stage.handoff_threshold,
             by: by(&port),
@@ -78,6 +80,7 @@ pub(super) fn schedule(port: Port, stage: Stage, event: Value) -> Running {
             queue: &port,
             time: &port,
             rules: stage.rules,
+            tick: stage.tick,
             margin: stage.margin,
             by: by(&port),
         };

@@ -16,6 +16,8 @@ use super::rng::{Rng, mix};
 
 /// When every world begins.
 pub(super) const START: i64 = 1_796_115_600_000;
+/// What the functions take for the time between two ticks.
+const TICK: Duration = Duration::from_secs(60);
 /// How many destinations there are.
 pub(super) const DESTINATIONS: u8 = 2;
 /// How many reminders there may be.
@@ -26,6 +28,7 @@ pub(super) fn stage(seed: u64) -> Stage {
     let mut seconds = |from: &[u64]| Duration::from_secs(rng.pick(from).unwrap_or(60));
     Stage {
         rules: Rules { horizon: seconds(&[60, 90, 150, 300]), lease: seconds(&[10, 15, 30, 60]) },
+        tick: TICK,
         margin: seconds(&[1, 3, 10]),
         handoff_threshold: seconds(&[10, 20, 60, 120]),
     }
