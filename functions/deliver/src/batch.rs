@@ -1,10 +1,11 @@
 //! I take a batch: every record on its own, and a response that names exactly those that must be seen again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::time::Duration;
 
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
-use futures::future::join_all;
+use futures::future::{Either, join_all, select};
 use punctual_core::destination::Destination;
 use punctual_core::id::DestinationId;
 use punctual_core::message::{Message, MessageError};
@@ -19,6 +20,8 @@ use crate::{Deliver, Disposition};
 
 /// A message that failed for a passing reason is seen again after this.
 pub const TRY_AGAIN: Duration = Duration::from_secs(5);
+/// Whatever a record does, the batch is answered when this little of the invocation is left.
+const BATCH_RESERVE: Duration = Duration::from_millis(400);
 /// The longest visibility that a received message is given here.
 const MAX_HIDE_SECONDS: u64 = 900;
 
@@ -115,9 +118,24 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
 
     async fn record(&self, record: &Record<'_>, known: &Known) -> (Disposition, Tally) {
         let mut tally = Tally::default();
-        let disposition = match self.process(record, known, &mut tally).await {
-            Ok(disposition) => disposition,
-            Err(error) => {
+        let budget = self.time.time_left().saturating_sub(BATCH_RESERVE);
+        let processed = {
+            let process = pin!(self.process(record, known, &mut tally));
+            match select(process, pin!(self.time.pause(budget))).await {
+                Either::Left((processed, _)) => Some(processed),
+                Either::Right(_) => None,
+            }
+        };
+        let disposition = match processed {
+            Some(Ok(disposition)) => disposition,
+            // One slow record takes no other along: what it has written stands, and its lease ends by itself.
+            None => {
+                tally.failed += 1;
+                let id = record.message.as_ref().map_or("unreadable", |m| m.delivery_id.as_str());
+                tracing::error!(by = %self.by, delivery_id = id, "a record did not end within the invocation; it is seen again");
+                Disposition::HideFor(TRY_AGAIN)
+            }
+            Some(Err(error)) => {
                 tally.failed += 1;
                 let id = record.message.as_ref().map_or("unreadable", |m| m.delivery_id.as_str());
                 tracing::error!(by = %self.by, delivery_id = id, error = %chain(&error), "a record is seen again");

@@ -13,6 +13,8 @@ use punctual_core::id::{DeliveryId, Owner};
 use punctual_core::message::Message;
 use punctual_core::ports::{Acquired, Control, DeadLetters, Ledger, PortError, Queue, Secrets, Time, Webhook, Written};
 use punctual_core::reason::Reason;
+use punctual_core::retry::RetryPolicy;
+use punctual_core::settings::Settings;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_core::transition::{self, QUEUE_REACH, Terms};
@@ -114,7 +116,10 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             let now = self.time.now()?;
             let begun = Begun { now, left: self.time.time_left() };
             let terms = self.terms(destination, record, known, now);
-            let decision = for_deliver(&row, now, margin, destination.paused.is_some(), destination.spec.retry.attempts);
+            let mut decision = for_deliver(&row, now, margin, destination.paused.is_some(), destination.spec.retry.attempts);
+            if matches!(decision, ForDeliver::Wait(_)) && row.state != State::Delivering && record.receive_count > MOST_RECEIVES {
+                decision = ForDeliver::Return(Reason::TooFarForQueue);
+            }
             let transition = match decision {
                 ForDeliver::Suppress => {
                     tally.suppressed += 1;
@@ -211,7 +216,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     }
 
     async fn read(&self, id: &DeliveryId) -> Result<Option<Delivery>, FlowError> {
-        Ok(self.ledger.read(std::slice::from_ref(id)).await?.into_iter().next())
+        Ok(self.ledger.read_one(id).await?)
     }
 
     /// The ledger has no such delivery: a person must see the message.
@@ -263,18 +268,46 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             let known = Known { destinations: BTreeMap::new(), unreadable: BTreeSet::new(), settings };
             return self.settle(row, &destination, record, &known, tally).await;
         }
-        let Ok(dead) = transition::dead_without_attempt(&row, Reason::UnknownDestination, &stamp(self.time, &self.by)?) else {
-            // Terminal, dead already, or an attempt is in flight: nothing to do for this message now.
-            let end = row.lease_end().filter(|_| row.state == State::Delivering);
-            return Ok(end.map_or(Disposition::Acknowledge, Disposition::HideUntil));
+        self.without_any(row, settings, tally).await
+    }
+
+    /// A row whose destination is not registered dies, once no attempt is in flight.
+    async fn without_any(&self, mut row: Delivery, settings: Settings, tally: &mut Tally) -> Result<Disposition, FlowError> {
+        let policy = RetryPolicy::default();
+        let terms = Terms {
+            policy: &policy,
+            destination_version: 0,
+            review_unknown: false,
+            margin: self.margin,
+            retry_mode: settings.retry_mode,
+            queue_reach: QUEUE_REACH,
         };
-        match self.ledger.write(&dead).await? {
-            Written::Done => {
-                tally.dead += 1;
-                bury(self.ledger, self.dead_letters, self.time, dead.after, &self.by).await?;
-                Ok(Disposition::Acknowledge)
+        for _ in 0..MOST_STEPS {
+            let stamp = stamp(self.time, &self.by)?;
+            let transition = match row.state {
+                State::Delivering if row.lease_may_be_live(stamp.now) => {
+                    tally.waiting += 1;
+                    let left = row.lease_end().map_or(Duration::ZERO, |end| end.since(stamp.now.lo));
+                    return Ok(Disposition::HideFor(left + LEASE_SLACK));
+                }
+                State::Delivering => transition::closed_as_unknown(&row, &terms, &stamp),
+                State::Dead | State::Expired => {
+                    bury(self.ledger, self.dead_letters, self.time, row, &self.by).await?;
+                    return Ok(Disposition::Acknowledge);
+                }
+                _ => transition::dead_without_attempt(&row, Reason::UnknownDestination, &stamp),
+            };
+            // Terminal: nothing to do for this message.
+            let Ok(transition) = transition else { return Ok(Disposition::Acknowledge) };
+            match self.ledger.write(&transition).await? {
+                Written::Done => {
+                    tally.dead += usize::from(transition.after.state == State::Dead);
+                    row = transition.after;
+                }
+                Written::Conflict(current) => row = *current,
+                Written::Absent => return Ok(Disposition::Acknowledge),
             }
-            Written::Conflict(_) | Written::Absent => Ok(Disposition::HideFor(Duration::ZERO)),
         }
+        Ok(Disposition::HideFor(Duration::ZERO))
     }
 }

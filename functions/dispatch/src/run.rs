@@ -9,6 +9,7 @@ use punctual_core::delivery::{Delivery, Lane};
 use punctual_core::destination::Destination;
 use punctual_core::id::{Correlation, DeliveryId};
 use punctual_core::ports::{Acquired, Control, Cursor, DeadLetters, Ledger, Queue, Time, WakeQuery};
+use punctual_core::settings::RetryMode;
 use punctual_flows::release::{CHUNK, CONCURRENCY, Releaser, Rules};
 use punctual_flows::{FlowError, chain};
 
@@ -59,17 +60,19 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
     pub async fn run(&self) -> Result<Summary, FlowError> {
         let destinations = self.control.destinations().await?;
         let cursors = self.control.cursors().await?;
-        let now = self.time.now()?;
-        let (paused, mut active): (Vec<Destination>, Vec<Destination>) =
+        let (_, settings) = self.control.lookup(&[]).await?;
+        self.time.now()?;
+        let (mut paused, mut active): (Vec<Destination>, Vec<Destination>) =
             destinations.into_iter().partition(|d| d.paused.is_some());
-        // Each run begins with another destination, so that a run that stops early starves none for ever.
-        let turn = usize::try_from(now.lo.as_seconds() / 60).unwrap_or(0) % active.len().max(1);
-        active.rotate_left(turn);
+        let retry_mode = settings.retry_mode;
+        // Each run begins somewhere else, so that a run that stops early starves none for ever.
+        rotate(&mut active, self.time.random());
+        rotate(&mut paused, self.time.random());
 
         let mut summary = Summary::default();
         for (destinations, is_active) in [(&active, true), (&paused, false)] {
             let parts: Vec<Summary> = futures::stream::iter(destinations)
-                .map(|destination| self.destination(destination, &cursors, is_active))
+                .map(|destination| self.destination(destination, &cursors, retry_mode, is_active))
                 .buffer_unordered(DESTINATIONS_AT_ONCE)
                 .collect()
                 .await;
@@ -85,16 +88,22 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         Ok(summary)
     }
 
-    async fn destination(&self, destination: &Destination, cursors: &[(Lane, Cursor)], active: bool) -> Summary {
+    async fn destination(
+        &self,
+        destination: &Destination,
+        cursors: &[(Lane, Cursor)],
+        retry_mode: RetryMode,
+        active: bool,
+    ) -> Summary {
         let mut summary = Summary::default();
         if self.out_of_time() {
             summary.stopped_early = true;
             return summary;
         }
         let done = if active {
-            self.release(destination, cursors, &mut summary).await
+            self.release(destination, cursors, retry_mode, &mut summary).await
         } else {
-            self.sweep_paused(destination, cursors, &mut summary).await
+            self.sweep_paused(destination, cursors, retry_mode, &mut summary).await
         };
         if let Err(error) = done {
             summary.failed += 1;
@@ -116,6 +125,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         &self,
         destination: &Destination,
         cursors: &[(Lane, Cursor)],
+        retry_mode: RetryMode,
         summary: &mut Summary,
     ) -> Result<(), FlowError> {
         let now = self.time.now()?;
@@ -132,6 +142,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             handoff_threshold: self.handoff_threshold,
             margin,
             destination,
+            retry_mode,
             may_claim: true,
         };
         let taken_back = self.look_at(&settler, &scan.ended, summary).await?;
@@ -148,18 +159,23 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
                 summary.stopped_early = true;
                 break;
             }
-            self.claim_and_publish(&settler, chunk, summary).await?;
+            if !self.claim_and_publish(&settler, chunk, summary).await? {
+                // The queue takes nothing: more claims would only add lines to the rows' histories.
+                summary.left += ids.len().saturating_sub((i + 1) * CHUNK);
+                break;
+            }
         }
         Ok(())
     }
 
-    /// Claims rows without having read them; what a guard refuses is settled by what the refusal showed.
+    /// Claims rows without having read them; what a guard refuses is settled by what the refusal showed. Says whether the
+    /// queue took anything at all of what was claimed.
     async fn claim_and_publish(
         &self,
         settler: &Settler<'_, L, Q, D, T>,
         ids: &[DeliveryId],
         summary: &mut Summary,
-    ) -> Result<(), FlowError> {
+    ) -> Result<bool, FlowError> {
         let claims: Vec<Result<Acquired, FlowError>> = futures::stream::iter(ids)
             .map(|id| settler.releaser.claim(id, settler.margin))
             .buffer_unordered(CONCURRENCY)
@@ -191,8 +207,10 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         if let Some(error) = clock {
             return Err(error);
         }
-        summary.released.add(settler.releaser.publish(rows, settler.margin).await?);
-        Ok(())
+        let claimed = rows.len();
+        let published = settler.releaser.publish(rows, settler.margin).await?;
+        summary.released.add(published);
+        Ok(claimed == 0 || published.published > 0)
     }
 
     /// Reads rows whose hold has ended, and settles each; gives how many were published.
@@ -251,6 +269,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         &self,
         destination: &Destination,
         cursors: &[(Lane, Cursor)],
+        retry_mode: RetryMode,
         summary: &mut Summary,
     ) -> Result<(), FlowError> {
         let releaser = self.releaser();
@@ -261,6 +280,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             handoff_threshold: self.handoff_threshold,
             margin,
             destination,
+            retry_mode,
             may_claim: false,
         };
         for lane in destination.lanes() {
@@ -291,4 +311,16 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
 fn note_overdue(fresh: &[Candidate], now: Now, summary: &mut Summary) {
     let oldest = fresh.iter().map(|c| now.lo.since(c.wake_at).as_secs()).max().unwrap_or(0);
     summary.oldest_overdue_seconds = summary.oldest_overdue_seconds.max(oldest);
+}
+
+/// Begins the list at a place that `random` in `[0, 1)` chooses.
+fn rotate(list: &mut [Destination], random: f64) {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a share of a short list"
+    )]
+    let turn = (list.len() as f64 * random) as usize;
+    list.rotate_left(turn.min(list.len()));
 }

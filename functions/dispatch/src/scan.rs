@@ -41,8 +41,10 @@ pub struct Window {
     pub margin: Duration,
 }
 
-/// Reads all lanes of a destination, at most what can be in flight twice over, each lane from where the
-/// last run stopped early.
+/// Reads all lanes of a destination from their heads, at most what can be in flight twice over.
+///
+/// Where a lane's head holds nothing that can be released (rows that cannot be read, more ended holds than one run takes
+/// back), the lane is read once more from where the last run stopped, so that nothing at a head starves what is behind.
 ///
 /// # Errors
 /// [`PortError`] if the index cannot be read; the cursors stay as they were.
@@ -54,41 +56,59 @@ pub async fn scan<L: Ledger, C: Control>(
     window: Window,
     summary: &mut Summary,
 ) -> Result<Scan, PortError> {
-    let Window { until, now, margin } = window;
     let mut scan = Scan { complete: true, ..Scan::default() };
     let most = usize::try_from(destination.spec.max_in_flight).unwrap_or(usize::MAX).saturating_mul(2).saturating_add(500);
     let per_lane = most.div_ceil(usize::from(destination.spec.shards.max(1)));
     for lane in destination.lanes() {
-        let started = cursors.iter().find(|(at, _)| *at == lane).map(|(_, cursor)| cursor.clone());
-        let mut start = started.clone();
-        let mut read = 0_usize;
-        loop {
-            let limit = PAGE.min(u32::try_from(per_lane.saturating_sub(read)).unwrap_or(PAGE)).max(1);
-            let query = WakeQuery { lane: lane.clone(), until, deadline_by: None, start, limit };
-            let page = ledger.wake(&query).await?;
-            summary.pages += 1;
-            summary.read_units += page.read_units;
-            summary.seen += page.candidates.len();
-            read += page.candidates.len();
-            for candidate in page.candidates {
-                let hopeless = !can_start(candidate.deliver_by, margin, now);
-                match candidate.held_until {
-                    None if hopeless => scan.ended.push(candidate),
-                    None => scan.fresh.push(candidate),
-                    Some(end) if now.reached(end) => scan.ended.push(candidate),
-                    Some(_) => scan.outstanding += 1,
-                }
-            }
-            start = page.next;
-            if start.is_none() || read >= per_lane {
-                break;
-            }
+        let kept = cursors.iter().find(|(at, _)| *at == lane).map(|(_, cursor)| cursor);
+        let fresh = scan.fresh.len();
+        let mut rest = part(ledger, &lane, None, per_lane, window, &mut scan, summary).await?;
+        scan.complete &= rest.is_none();
+        let clogged = scan.fresh.len() == fresh;
+        if let Some(end) = rest.take().filter(|_| clogged) {
+            let start = kept.filter(|cursor| (cursor.wake_at, &cursor.id) > (end.wake_at, &end.id)).cloned().unwrap_or(end);
+            rest = part(ledger, &lane, Some(start), per_lane, window, &mut scan, summary).await?;
         }
-        // A scan that began at a cursor did not see the lane's head; one that stopped did not see its tail.
-        scan.complete &= started.is_none() && start.is_none();
-        if started != start {
-            control.keep_cursor(&lane, start.as_ref()).await?;
+        if kept != rest.as_ref() {
+            control.keep_cursor(&lane, rest.as_ref()).await?;
         }
     }
     Ok(scan)
+}
+
+/// Reads up to `most` entries of a lane; gives where it goes on.
+async fn part<L: Ledger>(
+    ledger: &L,
+    lane: &Lane,
+    mut start: Option<Cursor>,
+    most: usize,
+    window: Window,
+    scan: &mut Scan,
+    summary: &mut Summary,
+) -> Result<Option<Cursor>, PortError> {
+    let Window { until, now, margin } = window;
+    let mut read = 0_usize;
+    loop {
+        let limit = PAGE.min(u32::try_from(most.saturating_sub(read)).unwrap_or(PAGE)).max(1);
+        let query = WakeQuery { lane: lane.clone(), until, deadline_by: None, start, limit };
+        let page = ledger.wake(&query).await?;
+        summary.pages += 1;
+        summary.read_units += page.read_units;
+        summary.seen += page.candidates.len();
+        // An unreadable entry was read all the same: a page counts by what was asked for.
+        read += usize::try_from(limit).unwrap_or(usize::MAX);
+        for candidate in page.candidates {
+            let hopeless = !can_start(candidate.deliver_by, margin, now);
+            match candidate.held_until {
+                None if hopeless => scan.ended.push(candidate),
+                None => scan.fresh.push(candidate),
+                Some(end) if now.reached(end) => scan.ended.push(candidate),
+                Some(_) => scan.outstanding += 1,
+            }
+        }
+        start = page.next;
+        if start.is_none() || read >= most {
+            return Ok(start);
+        }
+    }
 }

@@ -7,6 +7,7 @@ use punctual_core::decide::{ForDispatch, for_dispatch};
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::Destination;
 use punctual_core::ports::{DeadLetters, Ledger, Queue, Time, Written};
+use punctual_core::reason::Reason;
 use punctual_core::settings::RetryMode;
 use punctual_core::state::State;
 use punctual_core::transition::{self, Terms, Transition};
@@ -32,6 +33,8 @@ pub struct Settler<'a, L, Q, D, T> {
     pub margin: Duration,
     /// Whose rows.
     pub destination: &'a Destination,
+    /// The kill switch.
+    pub retry_mode: RetryMode,
     /// Whether rows may be claimed: not for a paused destination.
     pub may_claim: bool,
 }
@@ -63,6 +66,7 @@ impl<L: Ledger, Q: Queue, D: DeadLetters, T: Time> Settler<'_, L, Q, D, T> {
                     transition::dispatch_claimed(&row, self.releaser.claimer(now)?, &stamp(time, by)?).ok()
                 }
                 ForDispatch::Sleep => Some(transition::asleep(&row, self.margin)).filter(|t| t.before.wake_at != t.after.wake_at),
+                ForDispatch::Return => transition::returned(&row, Reason::Held, self.margin, &stamp(time, by)?).ok(),
                 ForDispatch::CloseUnknown => transition::closed_as_unknown(&row, &self.terms(), &stamp(time, by)?).ok(),
                 ForDispatch::Expire => transition::expired(&row, &stamp(time, by)?).ok(),
             };
@@ -79,7 +83,7 @@ impl<L: Ledger, Q: Queue, D: DeadLetters, T: Time> Settler<'_, L, Q, D, T> {
                     if matches!(decision, ForDispatch::Claim | ForDispatch::Rescue) {
                         return Ok(Some(row));
                     }
-                    if decision == ForDispatch::Sleep {
+                    if matches!(decision, ForDispatch::Sleep | ForDispatch::Return) {
                         return Ok(None);
                     }
                 }
@@ -95,7 +99,7 @@ impl<L: Ledger, Q: Queue, D: DeadLetters, T: Time> Settler<'_, L, Q, D, T> {
             destination_version: self.destination.version,
             review_unknown: self.destination.spec.on_unknown == punctual_core::destination::OnUnknown::Review,
             margin: self.margin,
-            retry_mode: RetryMode::Retry,
+            retry_mode: self.retry_mode,
             queue_reach: Duration::ZERO,
         }
     }
@@ -109,7 +113,7 @@ fn count(transition: &Transition, decision: ForDispatch, now: Now, summary: &mut
             let late = now.lo.since(transition.before.next_attempt_at).as_secs();
             summary.oldest_overdue_seconds = summary.oldest_overdue_seconds.max(late);
         }
-        ForDispatch::Sleep => summary.slept += 1,
+        ForDispatch::Sleep | ForDispatch::Return => summary.slept += 1,
         ForDispatch::CloseUnknown => summary.closed_unknown += 1,
         _ => {}
     }

@@ -142,16 +142,29 @@ impl Reminder {
         if self.migrated.as_ref().is_some_and(|m| m.delivery_id.is_derived()) {
             wrong("reserved", "migrated.delivery_id", format!("an id that does not start with {DERIVED_PREFIX}"));
         }
+        let own = self.parts();
+        let key = self.migrated.as_ref().and_then(|m| m.idempotency_key.as_ref());
+        if key.is_some_and(|key| key.as_str().starts_with(DERIVED_PREFIX) && key.as_str() != DeliveryId::derive(&own).as_str()) {
+            wrong(
+                "reserved",
+                "migrated.idempotency_key",
+                format!("a key that does not start with {DERIVED_PREFIX}: it is another delivery's"),
+            );
+        }
         if errors.is_empty() { Ok(self.row(destinations, now, by)) } else { Err(errors) }
     }
 
+    fn parts(&self) -> IdentityParts {
+        IdentityParts {
+            tenant: self.tenant.clone(),
+            subscriber: self.subscriber.clone(),
+            renewal_period: self.renewal_period.clone(),
+            reminder_kind: self.reminder_kind.clone(),
+        }
+    }
+
     fn row(self, destinations: &BTreeMap<DestinationId, Destination>, now: Now, by: &Correlation) -> Checked {
-        let parts = IdentityParts {
-            tenant: self.tenant,
-            subscriber: self.subscriber,
-            renewal_period: self.renewal_period,
-            reminder_kind: self.reminder_kind,
-        };
+        let parts = self.parts();
         let (id, key) = match self.migrated {
             Some(migrated) => {
                 let key = migrated.idempotency_key.unwrap_or_else(|| IdempotencyKey::from(&migrated.delivery_id));

@@ -15,7 +15,9 @@ pub async fn store<L: Ledger>(ledger: &L, checked: &Checked) -> Result<ItemResul
     match ledger.create(&checked.row, &checked.payload).await? {
         Created::New => Ok(ItemResult::created(checked.row.clone())),
         Created::Taken(id) => Ok(ItemResult::taken(&id)),
-        Created::Exists(row) if row.content == checked.row.content => Ok(ItemResult::unchanged(*row)),
+        Created::Exists(row) if row.content == checked.row.content && row.idempotency_key == checked.row.idempotency_key => {
+            Ok(ItemResult::unchanged(*row))
+        }
         Created::Exists(row) => {
             let fields = differences(ledger, &row, checked).await?;
             Ok(ItemResult::conflict(*row, fields))
@@ -26,6 +28,12 @@ pub async fn store<L: Ledger>(ledger: &L, checked: &Checked) -> Result<ItemResul
 /// The fields in which the stored reminder differs, as it was first asked for.
 async fn differences<L: Ledger>(ledger: &L, row: &Delivery, checked: &Checked) -> Result<Vec<&'static str>, PortError> {
     let mut fields = Vec::new();
+    if row.idempotency_key != checked.row.idempotency_key {
+        fields.push("idempotency_key");
+    }
+    if row.content == checked.row.content {
+        return Ok(fields);
+    }
     if row.destination != checked.row.destination {
         fields.push("destination_id");
     }

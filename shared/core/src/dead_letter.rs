@@ -6,6 +6,9 @@ use crate::delivery::Delivery;
 use crate::message::Message;
 use crate::reason::Reason;
 
+/// The longest body that is passed on: a message holds 1 MiB, attributes included.
+const MOST_BODY_BYTES: usize = 1_000_000;
+
 /// A message for the dead-letter queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
@@ -39,9 +42,33 @@ impl DeadLetter {
         Self { body: Message::of(row).body(), attributes }
     }
 
-    /// For a body that names no delivery of ours.
+    /// For a body that names no delivery of ours; a very long one is cut, so that body and attributes fit into a message.
     #[must_use]
     pub fn unreadable(body: &str, reason: Reason) -> Self {
-        Self { body: body.to_owned(), attributes: vec![("reason", reason.to_string())] }
+        let mut end = body.len().min(MOST_BODY_BYTES);
+        while !body.is_char_boundary(end) {
+            end -= 1;
+        }
+        let mut attributes = vec![("reason", reason.to_string())];
+        if end < body.len() {
+            attributes.push(("cut_from_bytes", body.len().to_string()));
+        }
+        Self { body: body.get(..end).unwrap_or_default().to_owned(), attributes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_too_long_for_a_message_is_cut_at_a_character() {
+        let long = "\u{e9}".repeat(600_000);
+        let letter = DeadLetter::unreadable(&long, Reason::MalformedMessage);
+        assert_eq!(letter.body.len(), 1_000_000);
+        assert_eq!(letter.attributes, [("reason", "malformed_message".to_owned()), ("cut_from_bytes", "1200000".to_owned())]);
+        let odd = format!("x{long}");
+        assert_eq!(DeadLetter::unreadable(&odd, Reason::MalformedMessage).body.len(), 999_999);
+        assert_eq!(DeadLetter::unreadable("short", Reason::UnknownVersion).attributes.len(), 1);
     }
 }

@@ -78,6 +78,8 @@ pub enum ForDispatch {
     Nothing,
     /// Held: let it sleep until its last safe start.
     Sleep,
+    /// Held, and its dispatcher or its message is lost: back to the ledger, where it sleeps.
+    Return,
     /// Its attempt's lease has ended: close it, then decide again.
     CloseUnknown,
     /// Its deadline can no longer be met.
@@ -111,7 +113,12 @@ pub fn for_dispatch(row: &Delivery, now: Now, due_by: Timestamp, margin: Duratio
             if !can_start(row.deliver_by, margin, now) {
                 ForDispatch::Expire
             } else if row.hold.is_some() {
-                if row.state == State::Scheduled { ForDispatch::Sleep } else { ForDispatch::Outstanding }
+                match row.state {
+                    State::Scheduled => ForDispatch::Sleep,
+                    State::Dispatching => ForDispatch::Return,
+                    _ if now.reached(overdue_at(row, threshold, margin)) => ForDispatch::Return,
+                    _ => ForDispatch::Outstanding,
+                }
             } else {
                 match row.state {
                     State::Scheduled if row.next_attempt_at <= due_by => ForDispatch::Claim,

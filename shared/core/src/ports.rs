@@ -138,15 +138,19 @@ pub trait Ledger: Send + Sync {
     fn write(&self, transition: &Transition) -> impl Future<Output = Result<Written, PortError>> + Send;
     /// Reads rows, each as of now; those that do not exist are left out.
     fn read(&self, ids: &[DeliveryId]) -> impl Future<Output = Result<Vec<Delivery>, PortError>> + Send;
+    /// Reads one row as of now. Unlike [`Ledger::read`], which leaves out what cannot be read, it says so.
+    fn read_one(&self, id: &DeliveryId) -> impl Future<Output = Result<Option<Delivery>, PortError>> + Send {
+        async move { Ok(self.read(std::slice::from_ref(id)).await?.into_iter().next()) }
+    }
     /// What a row sends; none once erased.
     fn payload(&self, id: &DeliveryId, content: &Content) -> impl Future<Output = Result<Option<Payload>, PortError>> + Send;
     /// Reads a part of a lane of the wake index.
     fn wake(&self, query: &WakeQuery) -> impl Future<Output = Result<WakePage, PortError>> + Send;
-    /// All of one delivery, in one read.
+    /// All of one delivery, in one read. The derived id of a migrated reminder leads to the delivery that it became.
     fn partition(&self, id: &DeliveryId) -> impl Future<Output = Result<Option<Partition>, PortError>> + Send;
     /// The deliveries with a reference.
     fn by_reference(&self, reference: &Reference) -> impl Future<Output = Result<Vec<DeliveryId>, PortError>> + Send;
-    /// How many dead rows have a deadline after `after`.
+    /// How many dead rows have a deadline after `after`: exact up to some thousands, and never zero if there are any.
     fn count_reachable_dead(&self, after: Timestamp) -> impl Future<Output = Result<u64, PortError>> + Send;
 }
 

@@ -52,10 +52,14 @@ impl Transition {
     /// decided again.
     #[must_use]
     pub fn depends_on_hold(&self) -> bool {
-        let takes = self.after.lease_owner.is_some() && self.after.lease_owner != self.before.lease_owner;
         let sleeps = self.after.state == State::Scheduled && self.before.hold.is_some();
         let changes = self.after.hold != self.before.hold || self.after.wake_at != self.before.wake_at;
-        takes || sleeps || (self.after.version == self.before.version && changes)
+        self.takes_a_lease() || sleeps || (self.after.version == self.before.version && changes)
+    }
+
+    /// Whether this write claims the row.
+    fn takes_a_lease(&self) -> bool {
+        self.after.lease_owner.is_some() && self.after.lease_owner != self.before.lease_owner
     }
 
     /// Whether a refusing row is in truth the result of this very write, whose answer was lost on the wire. Its line of
@@ -65,6 +69,8 @@ impl Transition {
         current.version == self.after.version
             && self.after.history.len() > self.before.history.len()
             && self.after.history.last().is_some_and(|entry| current.history.contains(entry))
+            // Two claims of one invocation can share a millisecond; the lease's owner is unique for each.
+            && (!self.takes_a_lease() || current.lease_owner == self.after.lease_owner)
     }
 }
 
@@ -256,6 +262,8 @@ pub fn closed_as_unknown(row: &Delivery, terms: &Terms<'_>, stamp: &Stamp) -> Re
         expired_after(&closed, Some(number), stamp)?
     } else if crashes >= CRASH_LOOP {
         died(&closed, number, Reason::CrashLoop, stamp)?
+    } else if terms.retry_mode == RetryMode::DeadLetter {
+        died(&closed, number, Reason::RetryDisabled, stamp)?
     } else if terms.review_unknown || number >= terms.policy.attempts.saturating_add(row.granted) {
         died(&closed, number, Reason::OutcomeUnknown, stamp)?
     } else {

@@ -82,6 +82,7 @@ fn expected(text: &str) -> String {
             let kind = head.split_once(": ").map_or("", |(_, got)| got.split(' ').next().unwrap_or(""));
             if kind.is_empty() { format!("expected {right}") } else { format!("expected {right}; got a {kind}") }
         }
+        Some((_, right)) if text.starts_with("unknown variant") => format!("expected {right}"),
         _ => text.to_owned(),
     }
 }

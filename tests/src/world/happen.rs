@@ -100,7 +100,14 @@ impl Inner {
                 self.narrow(actor);
                 Answer::Time(self.clock(actor))
             }
-            Effect::Secrets | Effect::Pause(_) => Answer::Done,
+            Effect::Secrets => Answer::Done,
+            Effect::Pause(_) => {
+                // Either a pause after a refusal, or the invocation's time is up: what it learned may be lost with it.
+                if let Some(facts) = self.facts.get_mut(&actor) {
+                    facts.faults += 1;
+                }
+                Answer::Done
+            }
             Effect::Connect(to) => Answer::Connected(self.receivers.get(*to).and_then(super::receiver::Receiver::connect)),
             Effect::Post(post, _) => {
                 self.arrive(post);

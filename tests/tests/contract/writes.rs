@@ -204,6 +204,18 @@ pub(crate) async fn a_return_that_saw_a_hold_is_decided_again_once_it_is_release
     assert_eq!(stored(ledger, &queued).await, released, "it must not sleep until its last safe start");
 }
 
+pub(crate) async fn twin_claims_of_one_invocation_in_one_millisecond_have_one_winner(world: &impl World) {
+    let ledger = world.ledger();
+    let mut queued = row(1);
+    queued.state = State::Queued;
+    seed(ledger, &queued).await;
+    let first = transition::deliver_claimed(&queued, claimer("first", 40), &stamp(1, "deliver")).expect("claimed");
+    let twin = transition::deliver_claimed(&queued, claimer("twin", 40), &stamp(1, "deliver")).expect("claimed");
+    assert_eq!(ledger.write(&first).await.unwrap(), Written::Done);
+    assert_eq!(ledger.write(&first).await.unwrap(), Written::Done, "an answer that was lost is asked for again");
+    assert_eq!(ledger.write(&twin).await.unwrap(), Written::Conflict(Box::new(first.after)));
+}
+
 pub(crate) async fn a_late_success_fences_the_outcome(world: &impl World) {
     let ledger = world.ledger();
     let mut before = delivering(1);

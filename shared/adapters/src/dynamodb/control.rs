@@ -124,7 +124,7 @@ impl Control for DynamoControl {
         let what = "lookup";
         let mut keys = distinct(ids, |id| key(names::KIND_DESTINATION, id));
         keys.push(key(names::KIND_SETTINGS, names::ID_STAGE));
-        let batch = Batch { client: &self.client, meter: &self.meter, table: &self.table, consistent: false, what };
+        let batch = Batch { client: &self.client, meter: &self.meter, table: &self.table, consistent: true, what };
         let (mut destinations, mut switches) = (Vec::new(), Settings::default());
         for item in batch.get(keys).await? {
             if item.get(names::KIND) == Some(&text(names::KIND_SETTINGS)) {

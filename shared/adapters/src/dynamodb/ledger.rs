@@ -108,6 +108,38 @@ fn present(item: Option<Item>) -> Result<Option<Box<Delivery>>, PortError> {
     }
 }
 
+/// What stands under an id.
+enum Lookup {
+    Found(Box<Partition>),
+    Alias(DeliveryId),
+    Absent,
+}
+
+impl DynamoLedger {
+    /// Everything of one partition, in one read.
+    async fn one_partition(&self, id: &DeliveryId) -> Result<Lookup, PortError> {
+        let mut p = Placeholders::default();
+        let condition = p.compare(names::DELIVERY_ID, "=", text(id));
+        let query = self
+            .query()
+            .key_condition_expression(condition)
+            .set_expression_attribute_names(p.names())
+            .set_expression_attribute_values(p.values())
+            .consistent_read(true);
+        let items = query::all(query, &self.meter, "partition").await?.items;
+        let at = |sort_key: &str| {
+            items.iter().find(|item| item.get(names::ITEM).is_some_and(|v| v.as_s().is_ok_and(|s| s == sort_key)))
+        };
+        let row = match at(names::ITEM_DELIVERY).map(row::decode).transpose()? {
+            Some(Stored::Row(row)) => row,
+            Some(Stored::Alias(to)) => return Ok(Lookup::Alias(to)),
+            None => return Ok(Lookup::Absent),
+        };
+        let payload = at(&payload::sort_key(&row.content)).map(|item| payload::decode(item, id)).transpose()?;
+        Ok(Lookup::Found(Box::new(Partition { row: *row, payload })))
+    }
+}
+
 impl Ledger for DynamoLedger {
     async fn create(&self, row: &Delivery, payload: &Payload) -> Result<Created, PortError> {
         let creation = Creation { ledger: self, row, payload };
@@ -161,6 +193,14 @@ impl Ledger for DynamoLedger {
             }
         }
         Ok(rows)
+    }
+
+    async fn read_one(&self, id: &DeliveryId) -> Result<Option<Delivery>, PortError> {
+        let request = self.client.get_item().table_name(&self.table).set_key(Some(row::key(id, names::ITEM_DELIVERY)));
+        let request = request.consistent_read(true).return_consumed_capacity(self.meter.wanted());
+        let answer = request.send().await.map_err(|e| port_error("read_one", e))?;
+        self.meter.count("read_one", Kind::Read, answer.consumed_capacity());
+        Ok(present(answer.item)?.map(|row| *row))
     }
 
     async fn payload(&self, id: &DeliveryId, content: &Content) -> Result<Option<Payload>, PortError> {
@@ -217,21 +257,15 @@ impl Ledger for DynamoLedger {
     }
 
     async fn partition(&self, id: &DeliveryId) -> Result<Option<Partition>, PortError> {
-        let mut p = Placeholders::default();
-        let condition = p.compare(names::DELIVERY_ID, "=", text(id));
-        let query = self
-            .query()
-            .key_condition_expression(condition)
-            .set_expression_attribute_names(p.names())
-            .set_expression_attribute_values(p.values())
-            .consistent_read(true);
-        let items = query::all(query, &self.meter, "partition").await?.items;
-        let at = |sort_key: &str| {
-            items.iter().find(|item| item.get(names::ITEM).is_some_and(|v| v.as_s().is_ok_and(|s| s == sort_key)))
-        };
-        let Some(row) = present(at(names::ITEM_DELIVERY).cloned())? else { return Ok(None) };
-        let payload = at(&payload::sort_key(&row.content)).map(|item| payload::decode(item, id)).transpose()?;
-        Ok(Some(Partition { row: *row, payload }))
+        match self.one_partition(id).await? {
+            // An alias leads to a row, never to another alias.
+            Lookup::Alias(to) => Ok(match self.one_partition(&to).await? {
+                Lookup::Found(partition) => Some(*partition),
+                Lookup::Alias(_) | Lookup::Absent => None,
+            }),
+            Lookup::Found(partition) => Ok(Some(*partition)),
+            Lookup::Absent => Ok(None),
+        }
     }
 
     async fn by_reference(&self, reference: &Reference) -> Result<Vec<DeliveryId>, PortError> {
@@ -262,6 +296,6 @@ impl Ledger for DynamoLedger {
             .set_expression_attribute_names(p.names())
             .set_expression_attribute_values(p.values())
             .select(Select::Count);
-        Ok(query::all(query, &self.meter, "count_reachable_dead").await?.count)
+        Ok(query::one(query, &self.meter, "count_reachable_dead").await?.count)
     }
 }

@@ -16,11 +16,28 @@ pub(crate) struct Found {
     pub(crate) count: u64,
 }
 
+/// Reads the first page that holds anything.
+///
+/// # Errors
+/// The first page's that fails.
+pub(crate) async fn one(query: QueryFluentBuilder, meter: &Metered, what: &'static str) -> Result<Found, PortError> {
+    pages(query, meter, what, |found| found.count > 0).await
+}
+
 /// Reads all pages.
 ///
 /// # Errors
 /// The first page's that fails.
 pub(crate) async fn all(query: QueryFluentBuilder, meter: &Metered, what: &'static str) -> Result<Found, PortError> {
+    pages(query, meter, what, |_| false).await
+}
+
+async fn pages(
+    query: QueryFluentBuilder,
+    meter: &Metered,
+    what: &'static str,
+    enough: impl Fn(&Found) -> bool,
+) -> Result<Found, PortError> {
     let mut found = Found::default();
     let mut start = None;
     loop {
@@ -35,7 +52,7 @@ pub(crate) async fn all(query: QueryFluentBuilder, meter: &Metered, what: &'stat
         found.count += u64::try_from(page.count()).unwrap_or_default();
         start = page.last_evaluated_key;
         found.items.extend(page.items.unwrap_or_default());
-        if start.is_none() {
+        if start.is_none() || enough(&found) {
             return Ok(found);
         }
     }

@@ -147,6 +147,7 @@ impl Ledger for MemoryLedger {
 
     async fn partition(&self, id: &DeliveryId) -> Result<Option<Partition>, PortError> {
         let tables = locked(&self.tables);
+        let id = tables.aliases.get(id).unwrap_or(id);
         Ok(tables
             .rows
             .get(id)
