@@ -32,10 +32,13 @@ const ENVIRONMENT: [(&str, &[&str]); 5] = [
             "TICK_SECONDS",
         ],
     ),
-    ("deliver", &["ALLOW_LOCAL_ENDPOINTS", "DEAD_LETTER_QUEUE_URL", "QUEUE_URL", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"]),
+    (
+        "deliver",
+        &["ALLOW_LOCAL_ENDPOINTS", "DEAD_LETTER_QUEUE_URL", "PRODUCTION", "QUEUE_URL", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"],
+    ),
     ("schedule", &["DISPATCH_LEASE_SECONDS", "HORIZON_SECONDS", "QUEUE_URL", "SAFETY_MARGIN_SECONDS", "TICK_SECONDS"]),
     ("inspect", &["SAFETY_MARGIN_SECONDS"]),
-    ("operate", &["ALLOW_LOCAL_ENDPOINTS", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"]),
+    ("operate", &["ALLOW_LOCAL_ENDPOINTS", "PRODUCTION", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"]),
 ];
 
 /// The environment that all functions have.
@@ -299,6 +302,9 @@ fn a_variable_means_the_same_in_every_function() {
     }
     assert_eq!(meanings["QUEUE_URL"], reference("DeliveryQueue"));
     assert_eq!(meanings["DEAD_LETTER_QUEUE_URL"], reference("DeadLetterQueue"));
+    // The functions refuse the second while the first is true, whatever the stage is called.
+    assert_eq!(meanings["PRODUCTION"], reference("Production"));
+    assert_eq!(meanings["ALLOW_LOCAL_ENDPOINTS"], reference("AllowLocalEndpoints"));
     assert_eq!(meanings["LEDGER_TABLE"], reference("LedgerTable"));
     assert_eq!(meanings["CONTROL_TABLE"], reference("ControlTable"));
     assert_eq!(sub(&meanings["SECRET_PREFIX"]), "punctual/${Stage}/");

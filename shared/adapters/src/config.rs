@@ -7,9 +7,6 @@ use std::time::Duration;
 
 use punctual_core::destination::StageRules;
 
-/// Stages whose name starts with one of these are production.
-const PRODUCTION: [&str; 2] = ["prod", "live"];
-
 /// A variable that holds whole seconds, and how many it may hold. The template's parameters have the same bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seconds {
@@ -220,10 +217,11 @@ fn release(reader: &mut Reader<'_>) -> Release {
 }
 
 /// Plain HTTP and local addresses need the stack parameter, and a production stage refuses it.
-fn rules(reader: &mut Reader<'_>, stage: &Stage) -> StageRules {
+fn rules(reader: &mut Reader<'_>) -> StageRules {
+    let production = reader.flag("PRODUCTION");
     let rules = StageRules { allow_local: reader.flag("ALLOW_LOCAL_ENDPOINTS"), secret_prefix: reader.text("SECRET_PREFIX") };
-    if rules.allow_local && PRODUCTION.iter().any(|name| stage.name.starts_with(name)) {
-        reader.errors.push(format!("ALLOW_LOCAL_ENDPOINTS must be false on the production stage {:?}", stage.name));
+    if rules.allow_local && production {
+        reader.errors.push("ALLOW_LOCAL_ENDPOINTS must be false while PRODUCTION is true".into());
     }
     if !rules.secret_prefix.is_empty() && !rules.secret_prefix.ends_with('/') {
         reader.errors.push("SECRET_PREFIX must end with /".into());
@@ -254,18 +252,10 @@ from_lookup!(DispatchConfig, |r| Self {
     release: release(r),
     handoff_threshold: handoff_threshold(r)
 });
-from_lookup!(DeliverConfig, |r| {
-    let stage = stage(r);
-    let rules = rules(r, &stage);
-    Self { stage, queues: queues(r), rules, margin: margin(r) }
-});
+from_lookup!(DeliverConfig, |r| Self { stage: stage(r), queues: queues(r), rules: rules(r), margin: margin(r) });
 from_lookup!(ScheduleConfig, |r| Self { stage: stage(r), queue_url: r.text("QUEUE_URL"), release: release(r) });
 from_lookup!(InspectConfig, |r| Self { stage: stage(r), margin: margin(r) });
-from_lookup!(OperateConfig, |r| {
-    let stage = stage(r);
-    let rules = rules(r, &stage);
-    Self { stage, rules, margin: margin(r) }
-});
+from_lookup!(OperateConfig, |r| Self { stage: stage(r), rules: rules(r), margin: margin(r) });
 
 #[cfg(test)]
 mod tests {
@@ -283,6 +273,7 @@ mod tests {
             "DISPATCH_LEASE_SECONDS" => "60",
             "HANDOFF_THRESHOLD_SECONDS" => "120",
             "SECRET_PREFIX" => "punctual/dev/",
+            "PRODUCTION" => "false",
             "ALLOW_LOCAL_ENDPOINTS" => "true",
             _ => return None,
         };
@@ -353,9 +344,27 @@ mod tests {
     }
 
     #[test]
-    fn a_production_stage_refuses_local_endpoints() {
-        let prod = |name: &str| if name == "STAGE" { Some("prod".to_owned()) } else { lookup(name) };
-        let error = DeliverConfig::from_lookup(&prod).expect_err("refused");
-        assert!(error.to_string().contains("ALLOW_LOCAL_ENDPOINTS"), "{error}");
+    fn a_production_stage_refuses_local_endpoints_whatever_its_name() {
+        // (PRODUCTION, ALLOW_LOCAL_ENDPOINTS, the variables that the errors begin with)
+        let cases: [(Option<&str>, &str, &[&str]); 6] = [
+            (Some("true"), "true", &["ALLOW_LOCAL_ENDPOINTS"]),
+            (Some("true"), "false", &[]),
+            (Some("false"), "true", &[]),
+            (Some("false"), "false", &[]),
+            (None, "false", &["PRODUCTION"]),
+            (Some("yes"), "true", &["PRODUCTION"]),
+        ];
+        for (production, local, wrong) in cases {
+            let given = |name: &str| match name {
+                "PRODUCTION" => production.map(str::to_owned),
+                "ALLOW_LOCAL_ENDPOINTS" => Some(local.to_owned()),
+                other => lookup(other),
+            };
+            let deliver = DeliverConfig::from_lookup(&given).map(|c| c.rules);
+            assert_eq!(deliver, OperateConfig::from_lookup(&given).map(|c| c.rules));
+            let errors = deliver.err().map_or_else(Vec::new, |error| error.0);
+            let named: Vec<&str> = errors.iter().filter_map(|line| line.split(' ').next()).collect();
+            assert_eq!(named, wrong, "{production:?} {local}");
+        }
     }
 }
