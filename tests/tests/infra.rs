@@ -49,10 +49,10 @@ const CALLS: &[(&str, &str, &[&str])] = &[
     ("Dispatch", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:UpdateItem"]),
     ("Dispatch", "${LedgerTable.Arn}/index/attention", &["dynamodb:Query"]),
     ("Dispatch", "${LedgerTable.Arn}/index/wake", &["dynamodb:Query"]),
-    ("Dispatch", "ControlTable.Arn", &["dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Query"]),
+    ("Dispatch", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Query"]),
     ("Dispatch", "DeliveryQueue.Arn", &["sqs:SendMessage"]),
     ("Dispatch", "DeadLetterQueue.Arn", &["sqs:SendMessage"]),
-    ("Deliver", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"]),
+    ("Deliver", "LedgerTable.Arn", &["dynamodb:GetItem", "dynamodb:UpdateItem"]),
     ("Deliver", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem"]),
     (
         "Deliver",

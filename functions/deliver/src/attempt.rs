@@ -196,7 +196,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         let evidence = transition::evidence(row.next_attempt(), called, class, destination.version);
         tracing::warn!(by = %self.by, delivery_id = %row.id, attempt = evidence.number, reason = %evidence.reason, "late evidence");
         // Whoever holds the row now has its own message, or rescue sends one: this one has served.
-        let mut current = self.ledger.read(std::slice::from_ref(&row.id)).await?.into_iter().next();
+        let mut current = self.ledger.read_one(&row.id).await?;
         for _ in 0..MOST_LATE_TRIES {
             let stamp = begun.stamp(self.time, &self.by);
             let late = current.and_then(|row| transition::late(&row, &evidence, class == Class::Delivered, &stamp));
