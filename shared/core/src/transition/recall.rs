@@ -202,7 +202,8 @@ mod tests {
     #[test]
     fn a_held_row_stays_held_and_sleeps() {
         let hold = Some(Hold { since: at(1), by: "ann".into(), why: "asked".into() });
-        let after = rescheduled(&Delivery { hold, ..row(State::Scheduled) }, TO(40, 90), MARGIN, &stamp(3)).expect("allowed").after;
+        let after =
+            rescheduled(&Delivery { hold, ..row(State::Scheduled) }, TO(40, 90), MARGIN, &stamp(3)).expect("allowed").after;
         assert!(after.hold.is_some());
         assert_eq!(after.wake_at, Some(at(89)));
     }
