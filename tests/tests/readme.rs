@@ -1,6 +1,10 @@
 //! I keep the README true: what it says of states, commands and files is read from the same source as the code.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail loudly")]
 
+#[path = "model/bounds.rs"]
+#[expect(dead_code, unreachable_pub, reason = "shared with the model, which uses the rest")]
+mod bounds;
+
 use punctual_core::state::State;
 use punctual_tests::stack::root;
 
@@ -22,6 +26,23 @@ fn the_state_table_is_the_codes_own() {
         })
         .collect();
     assert_eq!(rows, expected);
+}
+
+#[test]
+fn the_models_bound_is_the_one_it_explores() {
+    use bounds::{ASKED, ATTEMPTS, DEPTH, MOVED, STATES, TICKS, WRITES, ZOMBIES};
+    let readme = read("README.md");
+    let (_, rest) = readme.split_once("<!-- model").expect("the table's begin");
+    let (table, _) = rest.split_once("<!-- /model -->").expect("the table's end");
+    let values: Vec<&str> = table.lines().skip(3).filter_map(|line| line.split('|').nth(2)).map(str::trim).collect();
+    let thousands = format!("{},{:03}", STATES / 1000, STATES % 1000);
+    let expected = [
+        format!("{TICKS}; {} and {}; {} and {}", ASKED.0, ASKED.1, MOVED.0, MOVED.1),
+        ATTEMPTS.to_string(),
+        format!("{WRITES}; {ZOMBIES}"),
+        format!("{thousands}; {DEPTH}"),
+    ];
+    assert_eq!(values, expected);
 }
 
 #[test]

@@ -1,0 +1,73 @@
+//! I explore the protocol to the end of its space: one delivery, two dispatch runs, two deliver invocations, and an
+//! operator who cancels and reschedules, in every order of their steps, with a crash at each of them, messages that
+//! are lost, late and doubled, answers that are lost, and clocks that are off. Every decision, guard and change is the
+//! shipped core's own; the handlers' order of effects is repeated in `model/steps.rs`.
+//!
+//! I know no payload, limiter, pause or hold, and one delivery only: the simulated world has those.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail loudly")]
+#![allow(unreachable_pub, missing_docs, reason = "a test has no readers outside of it")]
+
+#[path = "model/bounds.rs"]
+mod bounds;
+#[path = "model/protocol.rs"]
+mod protocol;
+#[path = "model/row.rs"]
+mod row;
+#[path = "model/rules.rs"]
+mod rules;
+#[path = "model/steps.rs"]
+mod steps;
+#[path = "model/world.rs"]
+mod world;
+
+use stateright::{Checker as _, HasDiscoveries, Model, Property};
+
+use crate::steps::Step;
+use crate::world::World;
+
+/// The protocol as a model.
+struct Protocol;
+
+impl Model for Protocol {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new()]
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        steps::steps(world, steps);
+    }
+
+    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+        steps::next(world, step)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        rules::properties()
+    }
+}
+
+#[test]
+fn every_rule_holds_in_the_whole_space() {
+    let checker = Protocol.checker().threads(1).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
+    println!("{states} states, depth {depth}, {} steps", checker.state_count());
+    let discoveries = checker.discoveries();
+    for (name, path) in discoveries.iter().filter(|(name, _)| rules::ALWAYS.iter().any(|(rule, _)| rule == *name)) {
+        let story: Vec<String> = path.clone().into_vec().into_iter().map(told).collect();
+        println!("broken: {name}\n{}", story.join("\n"));
+    }
+    checker.assert_properties();
+    assert_eq!((states, depth), (bounds::STATES, bounds::DEPTH), "the bound in bounds.rs and in the README");
+}
+
+/// One line of a counterexample: the world before the step, and the step.
+fn told((world, step): (World, Option<Step>)) -> String {
+    let row = world.row;
+    format!(
+        "  at {} {} next {} wake {:?} held {:?} lease {:?} {:?}: {step:?}",
+        world.now, row.state, row.next, row.wake, row.held, row.lease, row.attempts
+    )
+}
