@@ -17,7 +17,7 @@ use punctual_core::state::State;
 use punctual_core::transition::{self, Stamp, Terms};
 use punctual_flows::bury::bury;
 use punctual_flows::fault::{self, Point};
-use punctual_flows::guarded::write_until;
+use punctual_flows::guarded::{read_until, write_until};
 use punctual_flows::{FlowError, chain};
 
 use crate::tally::Tally;
@@ -196,7 +196,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         let evidence = transition::evidence(row.next_attempt(), called, class, destination.version);
         tracing::warn!(by = %self.by, delivery_id = %row.id, attempt = evidence.number, reason = %evidence.reason, "late evidence");
         // Whoever holds the row now has its own message, or rescue sends one: this one has served.
-        let mut current = self.ledger.read_one(&row.id).await?;
+        let mut current = read_until(self.ledger, self.time, &row.id, WRITE_RESERVE).await?;
         for _ in 0..MOST_LATE_TRIES {
             let stamp = begun.stamp(self.time, &self.by);
             let late = current.and_then(|row| transition::late(&row, &evidence, class == Class::Delivered, &stamp));

@@ -74,6 +74,8 @@ pub struct Checked {
     pub row: Delivery,
     /// What it sends.
     pub payload: Payload,
+    /// Its deadline can no longer be met: only a reminder that was stored before is answered, none is stored.
+    pub late: Option<FieldError>,
 }
 
 /// Reads an event into reminders, each good or not.
@@ -136,9 +138,11 @@ impl Reminder {
                 "deliver_by",
                 format!("at least {} s after deliver_after {}", margin.as_secs(), self.deliver_after),
             );
-        } else if now.may_have_reached(last) {
-            wrong("in_the_past", "deliver_by", format!("more than {} s after now; it is {}", margin.as_secs(), now.hi));
         }
+        let late = now.may_have_reached(last).then(|| {
+            let message = format!("more than {} s after now; it is {}", margin.as_secs(), now.hi);
+            FieldError::new("in_the_past", format!("reminders[{index}].deliver_by"), message)
+        });
         if self.migrated.as_ref().is_some_and(|m| m.delivery_id.is_derived()) {
             wrong("reserved", "migrated.delivery_id", format!("an id that does not start with {DERIVED_PREFIX}"));
         }
@@ -151,7 +155,11 @@ impl Reminder {
                 format!("a key that does not start with {DERIVED_PREFIX}: it is another delivery's"),
             );
         }
-        if errors.is_empty() { Ok(self.row(destinations, now, by)) } else { Err(errors) }
+        if errors.is_empty() {
+            return Ok(Checked { late, ..self.row(destinations, now, by) });
+        }
+        errors.extend(late);
+        Err(errors)
     }
 
     fn parts(&self) -> IdentityParts {
@@ -214,6 +222,6 @@ impl Reminder {
             id,
         };
         let payload = Payload { body, parts, deliver_after: row.deliver_after, deliver_by: row.deliver_by };
-        Checked { row, payload }
+        Checked { row, payload, late: None }
     }
 }

@@ -12,7 +12,15 @@ use crate::result::ItemResult;
 /// # Errors
 /// [`PortError`] if the ledger cannot say: the same call may be made again.
 pub async fn store<L: Ledger>(ledger: &L, checked: &Checked) -> Result<ItemResult, PortError> {
-    match ledger.create(&checked.row, &checked.payload).await? {
+    let created = match &checked.late {
+        None => ledger.create(&checked.row, &checked.payload).await?,
+        // Too late for a new one; the same file may be sent again all the same, and changes nothing.
+        Some(late) => match ledger.read_one(&checked.row.id).await? {
+            Some(row) => Created::Exists(Box::new(row)),
+            None => return Ok(ItemResult::invalid(vec![late.clone()])),
+        },
+    };
+    match created {
         Created::New => Ok(ItemResult::created(checked.row.clone())),
         Created::Taken(id) => Ok(ItemResult::taken(&id)),
         Created::Exists(row) if row.content == checked.row.content && row.idempotency_key == checked.row.idempotency_key => {

@@ -158,9 +158,9 @@ pub const ALL: &[Mutant] = &[
     Mutant {
         name: "cancel allowed under a live deliver lease",
         patches: &[Patch {
-            file: "shared/core/src/state.rs",
-            find: "        (E::Cancel | E::Reschedule, S::Delivering) => Refuse(R::InFlight),",
-            put: "        (E::Cancel, S::Delivering) => Move(S::Cancelled),\n        (E::Reschedule, S::Delivering) => Refuse(R::InFlight),",
+            file: "shared/core/src/transition/recall.rs",
+            find: "    if row.lease_may_be_live(stamp.now) || row.late_success.is_some() {",
+            put: "    if row.late_success.is_some() {",
         }],
     },
     Mutant {

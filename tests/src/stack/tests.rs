@@ -95,6 +95,7 @@ async fn a_killed_function_is_started_anew() {
     let before = stack.worker_pids("inspect").unwrap();
     assert_eq!((before.len(), stack.worker_pids("deliver").unwrap().len()), (1, 0));
     assert_eq!(stack.kill_workers("inspect").unwrap(), 1);
+    eventually("the worker's end", || stack.worker_pids("inspect").unwrap().is_empty());
     stack.invoke("inspect", &json!({})).await.unwrap().ok().unwrap();
     assert_ne!(stack.worker_pids("inspect").unwrap(), before);
     stack.stop().await.unwrap();

@@ -15,6 +15,7 @@ type Rule = (&'static str, fn(&World) -> bool);
 /// In every state.
 pub const ALWAYS: &[Rule] = &[
     ("no call starts before it is due", |w| !w.has_fault(Fault::Early)),
+    ("no attempt is opened before it is due", |w| !w.has_fault(Fault::OpenedEarly)),
     ("no call starts after the last safe start", |w| !w.has_fault(Fault::TooLate)),
     ("no call starts after an acknowledged cancel", |w| !w.has_fault(Fault::AfterCancel)),
     ("no attempt number is called twice", |w| !w.has_fault(Fault::NumberReused)),
@@ -84,7 +85,7 @@ macro_rules! properties {
 
 pub fn properties() -> Vec<Property<Protocol>> {
     let all = properties![
-        ALWAYS[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17] always
+        ALWAYS[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18] always
         SOMETIMES[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13] sometimes
     ];
     assert_eq!(all.len(), ALWAYS.len() + SOMETIMES.len(), "every rule is checked");

@@ -186,6 +186,9 @@ fn watch(before: &World, after: &mut World, step: Step) {
     if old.state == State::Delivering && old.lease.is_some_and(|end| end > before.now) && !by_holder {
         after.fault(Fault::DeliverLeaseBroken);
     }
+    if new.state == State::Delivering && before.now < old.next {
+        after.fault(Fault::OpenedEarly);
+    }
     let again = old.state == State::Dispatching && new.state == State::Dispatching;
     if again && old.held.is_some_and(|end| end > before.now) {
         after.fault(Fault::DispatchLeaseBroken);

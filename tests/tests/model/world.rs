@@ -122,6 +122,7 @@ pub enum Fault {
     TerminalChanged,
     OverBudget,
     AttemptForgotten,
+    OpenedEarly,
 }
 
 impl World {
