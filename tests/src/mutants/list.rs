@@ -41,7 +41,7 @@ pub const ALL: &[Mutant] = &[
         patches: &[Patch {
             file: "shared/adapters/src/dynamodb/diff.rs",
             find: "p.compare(names::VERSION, \"=\", number(before.version)),",
-            put: "p.compare(names::VERSION, \">=\", number(0)),",
+            put: "p.compare(names::VERSION, \">=\", number(0_u64)),",
         }],
     },
     Mutant {
