@@ -158,7 +158,7 @@ impl Reminder {
         if errors.is_empty() {
             return Ok(Checked { late, ..self.row(destinations, now, by) });
         }
-        errors.extend(late);
+        errors.extend(late.filter(|late| errors.iter().all(|e| e.field != late.field)));
         Err(errors)
     }
 

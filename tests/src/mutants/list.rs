@@ -1,6 +1,6 @@
 //! The mutants: each breaks one rule that the product stands on.
 
-/// A replacement of text that must stand in the file exactly once.
+/// A replacement of text that must stand once in the file, and no more.
 #[derive(Debug, Clone, Copy)]
 pub struct Patch {
     /// The file, from the repository's root.

@@ -83,7 +83,7 @@ pub async fn prepare() -> Result<()> {
 /// Runs the suite on one mutant and puts the sources back.
 ///
 /// # Errors
-/// If a patch's text does not stand in its file exactly once, or cargo cannot be run.
+/// If a patch's text does not stand once in its file, and no more, or cargo cannot be run.
 pub async fn try_one(mutant: &Mutant) -> Result<Verdict> {
     let mut originals: Vec<(PathBuf, String)> = Vec::new();
     for patch in mutant.patches {
@@ -91,7 +91,7 @@ pub async fn try_one(mutant: &Mutant) -> Result<Verdict> {
         let text = std::fs::read_to_string(&path).with_context(|| patch.file.to_owned())?;
         if text.matches(patch.find).count() != 1 {
             put_back(&originals)?;
-            bail!("{}: the text to replace must stand in {} exactly once:\n{}", mutant.name, patch.file, patch.find);
+            bail!("{}: the text to replace must stand once in {}, and no more:\n{}", mutant.name, patch.file, patch.find);
         }
         std::fs::write(&path, text.replacen(patch.find, patch.put, 1))?;
         originals.push((path, text));

@@ -1,0 +1,237 @@
+//! I read the template as plain JSON and find my way in it.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use punctual_adapters::telemetry::{NAMESPACE, metric};
+use punctual_tests::stack::{FUNCTIONS, root, template};
+use serde_json::{Map, Value, json};
+use serde_norway::Value as Yaml;
+
+/// The environment of each function: exactly what it needs, and nothing else. Every function has [`SHARED`] too.
+pub(crate) const ENVIRONMENT: [(&str, &[&str]); 5] = [
+    (
+        "dispatch",
+        &[
+            "DEAD_LETTER_QUEUE_URL",
+            "DISPATCH_LEASE_SECONDS",
+            "HANDOFF_THRESHOLD_SECONDS",
+            "HORIZON_SECONDS",
+            "QUEUE_URL",
+            "SAFETY_MARGIN_SECONDS",
+            "TICK_SECONDS",
+        ],
+    ),
+    (
+        "deliver",
+        &["ALLOW_LOCAL_ENDPOINTS", "DEAD_LETTER_QUEUE_URL", "PRODUCTION", "QUEUE_URL", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"],
+    ),
+    ("schedule", &["DISPATCH_LEASE_SECONDS", "HORIZON_SECONDS", "QUEUE_URL", "SAFETY_MARGIN_SECONDS", "TICK_SECONDS"]),
+    ("inspect", &["SAFETY_MARGIN_SECONDS"]),
+    ("operate", &["ALLOW_LOCAL_ENDPOINTS", "PRODUCTION", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"]),
+];
+
+/// The environment that all functions have.
+pub(crate) const SHARED: [&str; 4] = ["CONTROL_TABLE", "LEDGER_TABLE", "LOG_LEVEL", "STAGE"];
+
+/// The calls each role may make: (role, resource as the template writes it, actions).
+pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
+    ("Dispatch", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:UpdateItem"]),
+    ("Dispatch", "${LedgerTable.Arn}/index/attention", &["dynamodb:Query"]),
+    ("Dispatch", "${LedgerTable.Arn}/index/wake", &["dynamodb:Query"]),
+    ("Dispatch", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Query"]),
+    ("Dispatch", "DeliveryQueue.Arn", &["sqs:SendMessage"]),
+    ("Dispatch", "DeadLetterQueue.Arn", &["sqs:SendMessage"]),
+    ("Deliver", "LedgerTable.Arn", &["dynamodb:GetItem", "dynamodb:UpdateItem"]),
+    ("Deliver", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem"]),
+    (
+        "Deliver",
+        "DeliveryQueue.Arn",
+        &["sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"],
+    ),
+    ("Deliver", "DeadLetterQueue.Arn", &["sqs:SendMessage"]),
+    ("Deliver", SECRETS, &["secretsmanager:GetSecretValue"]),
+    ("Schedule", "LedgerTable.Arn", &["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]),
+    ("Schedule", "ControlTable.Arn", &["dynamodb:BatchGetItem"]),
+    ("Schedule", "DeliveryQueue.Arn", &["sqs:SendMessage"]),
+    ("Inspect", "LedgerTable.Arn", &["dynamodb:Query"]),
+    ("Inspect", "${LedgerTable.Arn}/index/reference", &["dynamodb:Query"]),
+    ("Inspect", "ControlTable.Arn", &["dynamodb:BatchGetItem"]),
+    ("Operate", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:UpdateItem"]),
+    ("Operate", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:PutItem"]),
+    ("Tick", "DispatchFunction.Arn", &["lambda:InvokeFunction"]),
+];
+
+/// The first of two resources with a `*`: the secrets below the stage's own path.
+pub(crate) const SECRETS: &str =
+    "arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:punctual/${Stage}/*";
+
+/// The second of two resources with a `*`: the streams of the function's own log group.
+pub(crate) fn log_streams(function: &str) -> String {
+    format!(
+        "arn:${{AWS::Partition}}:logs:${{AWS::Region}}:${{AWS::AccountId}}:log-group:/aws/lambda/punctual-${{Stage}}-{function}:*"
+    )
+}
+
+/// Metrics that the alarms read: (alarm, namespace, metric, the functions that write it). In the code's own namespace
+/// every metric has exactly the code's dimensions.
+pub(crate) const EXPECTED_METRICS: [(&str, &str, &str, &[&str]); 5] = [
+    ("OldestOverdueAlarm", NAMESPACE, metric::OLDEST_OVERDUE_SECONDS, &["dispatch"]),
+    ("DispatchHeartbeatAlarm", NAMESPACE, metric::DISPATCH_HEARTBEAT, &["dispatch"]),
+    ("ExpiredAlarm", NAMESPACE, metric::EXPIRED, &["deliver", "dispatch"]),
+    ("DeadLettersAlarm", "AWS/SQS", "ApproximateNumberOfMessagesVisible", &[]),
+    ("DeadReachableAlarm", NAMESPACE, metric::DEAD_REACHABLE, &["dispatch"]),
+];
+
+/// The template as JSON, its short tags written out (`!Ref x` → `{"Ref": "x"}`).
+pub(crate) fn document() -> Value {
+    plain(serde_norway::from_str(&template::read().unwrap()).unwrap())
+}
+
+pub(crate) fn plain(yaml: Yaml) -> Value {
+    match yaml {
+        Yaml::Null => Value::Null,
+        Yaml::Bool(value) => value.into(),
+        Yaml::Number(number) => serde_json::to_value(number).unwrap(),
+        Yaml::String(text) => text.into(),
+        Yaml::Sequence(items) => items.into_iter().map(plain).collect(),
+        Yaml::Mapping(fields) => Value::Object(
+            fields
+                .into_iter()
+                .map(|(key, value)| {
+                    let key = plain(key);
+                    (key.as_str().map_or_else(|| key.to_string(), str::to_owned), plain(value))
+                })
+                .collect(),
+        ),
+        Yaml::Tagged(tagged) => {
+            let tag = tagged.tag.to_string();
+            let name = tag.trim_start_matches('!');
+            let mut value = plain(tagged.value);
+            if name == "GetAtt" {
+                value = value.as_str().map(|path| path.split('.').collect::<Vec<_>>().into()).unwrap_or(value);
+            }
+            let name = if matches!(name, "Ref" | "Condition") { name.to_owned() } else { format!("Fn::{name}") };
+            json!({ name: value })
+        }
+    }
+}
+
+pub(crate) fn resources_of(document: &Value, kind: &str) -> BTreeMap<String, Value> {
+    document["Resources"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(_, resource)| resource["Type"] == kind)
+        .map(|(name, resource)| (name.clone(), resource.clone()))
+        .collect()
+}
+
+/// A resource of which there must be one by this name.
+pub(crate) fn resource<'a>(document: &'a Value, name: &str) -> &'a Value {
+    document["Resources"].get(name).unwrap_or_else(|| panic!("no resource {name}"))
+}
+
+/// The functions' properties by binary name, those from `Globals` included.
+pub(crate) fn functions(document: &Value) -> BTreeMap<String, Value> {
+    let globals = document["Globals"]["Function"].as_object().unwrap();
+    let functions: BTreeMap<_, _> = resources_of(document, "AWS::Serverless::Function")
+        .into_values()
+        .map(|function| {
+            let mut properties = globals.clone();
+            for (name, value) in function["Properties"].as_object().unwrap() {
+                merge(&mut properties, name, value);
+            }
+            let name = sub(&properties["FunctionName"]).strip_prefix("punctual-${Stage}-").unwrap().to_owned();
+            (name, Value::Object(properties))
+        })
+        .collect();
+    assert!(functions.keys().map(String::as_str).eq(sorted(FUNCTIONS)), "functions: {:?}", functions.keys());
+    functions
+}
+
+pub(crate) fn merge(into: &mut Map<String, Value>, name: &str, value: &Value) {
+    match (into.get_mut(name), value) {
+        (Some(Value::Object(there)), Value::Object(new)) => {
+            for (name, value) in new {
+                merge(there, name, value);
+            }
+        }
+        _ => {
+            into.insert(name.to_owned(), value.clone());
+        }
+    }
+}
+
+pub(crate) fn sorted<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut names: Vec<_> = names.into_iter().collect();
+    names.sort_unstable();
+    names
+}
+
+pub(crate) fn sub(value: &Value) -> &str {
+    value["Fn::Sub"].as_str().unwrap_or_else(|| panic!("not a !Sub: {value}"))
+}
+
+pub(crate) fn reference(name: &str) -> Value {
+    json!({ "Ref": name })
+}
+
+pub(crate) fn attribute(resource: &str, name: &str) -> Value {
+    json!({ "Fn::GetAtt": [resource, name] })
+}
+
+/// One string or a list of strings.
+pub(crate) fn strings(value: &Value) -> Vec<String> {
+    list(value).iter().map(|item| item.as_str().unwrap().to_owned()).collect()
+}
+
+pub(crate) fn list(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Array(items) => items.clone(),
+        one => vec![one.clone()],
+    }
+}
+
+/// A resource of a policy statement as the template writes it.
+pub(crate) fn written(resource: &Value) -> String {
+    if let Some(path) = resource["Fn::GetAtt"].as_array() {
+        return path.iter().map(|part| part.as_str().unwrap()).collect::<Vec<_>>().join(".");
+    }
+    resource.as_str().unwrap_or_else(|| sub(resource)).to_owned()
+}
+
+pub(crate) fn seconds(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("not a number: {value}"))
+}
+
+/// The event sources of a function.
+pub(crate) fn queue_sources(function: &Value) -> Vec<Value> {
+    function["Events"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(_, event)| event)
+        .filter(|event| event["Type"] == "SQS")
+        .map(|event| event["Properties"].clone())
+        .collect()
+}
+
+/// The parameter that a value refers to.
+pub(crate) fn parameter<'a>(document: &'a Value, value: &Value) -> &'a Value {
+    let name = value["Ref"].as_str().unwrap_or_else(|| panic!("not a !Ref: {value}"));
+    document["Parameters"].get(name).unwrap_or_else(|| panic!("no parameter {name}"))
+}
+
+pub(crate) fn readme() -> String {
+    fs::read_to_string(root().join("infra").join("README.md")).unwrap()
+}
+
+/// What a value is for each length of a tick, by minutes, if it is derived from it.
+pub(crate) fn of_the_tick(document: &Value, value: &Value) -> Option<BTreeMap<u64, u64>> {
+    let [map, minutes, name] = value.get("Fn::FindInMap")?.as_array()?.as_slice() else { return None };
+    assert_eq!((map, minutes), (&json!("TickEvery"), &reference("TickMinutes")));
+    let map = document["Mappings"]["TickEvery"].as_object().unwrap();
+    let name = name.as_str().unwrap();
+    Some(map.iter().map(|(minutes, entry)| (minutes.parse().unwrap(), entry[name].as_str().unwrap().parse().unwrap())).collect())
+}
