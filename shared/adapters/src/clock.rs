@@ -233,8 +233,6 @@ mod tests {
         let at = machine_time().plus(Duration::from_millis(1_300));
         let now = time.wait_until(at).await.expect("known");
         assert!(now.reached(at) && machine_time() >= at, "{now:?} {at}");
-        // The interval halves with each probe, so the wait overshoots by far less than a second.
-        assert!(machine_time().since(at) < Duration::from_millis(700), "{}", machine_time());
     }
 
     #[tokio::test]
