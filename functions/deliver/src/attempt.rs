@@ -13,7 +13,9 @@ use punctual_core::id::Correlation;
 use punctual_core::outcome::{CallResult, Called, Class, classify};
 use punctual_core::ports::{Control, DeadLetters, Ledger, Queue, Request, Secrets, Stored, Time, Webhook, Written};
 use punctual_core::reason::Reason;
+use punctual_core::shadow::ShadowEntry;
 use punctual_core::state::State;
+use punctual_core::time::Timestamp;
 use punctual_core::transition::{self, Stamp, Terms};
 use punctual_flows::bury::bury;
 use punctual_flows::fault::{self, Point};
@@ -172,14 +174,52 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                     && self.time.time_left() >= total
             })
         };
+        let key_ids = secrets.iter().map(punctual_core::signature::Secret::id).collect::<Vec<_>>().join(",");
         let before = self.time.time_left();
-        let result = self.webhook.call(&request, &may_start).await;
+        // The stamp of the claim decides, whatever the destination's mode is by now.
+        let result = if row.shadow {
+            self.shadow(row, destination, start.lo, (request.body.len() as u64, &key_ids), &may_start).await
+        } else {
+            self.webhook.call(&request, &may_start).await
+        };
         let took = before.saturating_sub(self.time.time_left());
-        if !matches!(result, CallResult::NotCalled(_)) {
+        if !matches!(result, CallResult::NotCalled(_) | CallResult::Shadowed) {
             tally.called += 1;
         }
-        let key_ids = secrets.iter().map(punctual_core::signature::Secret::id).collect::<Vec<_>>().join(",");
         Called { result, started_at: start.lo, took, key_ids }
+    }
+
+    /// Posts what would have been sent to the shadow sink.
+    async fn shadow(
+        &self,
+        row: &Delivery,
+        destination: &Destination,
+        posted_at: Timestamp,
+        (body_bytes, key_ids): (u64, &str),
+        may_start: &(dyn Fn() -> bool + Send + Sync),
+    ) -> CallResult {
+        if !may_start() {
+            return CallResult::not_called();
+        }
+        let entry = ShadowEntry {
+            destination: row.destination.clone(),
+            delivery_id: row.id.clone(),
+            deliver_after: row.deliver_after,
+            deliver_by: row.deliver_by,
+            posted_at,
+            attempt: row.next_attempt(),
+            destination_version: destination.version,
+            content: row.content.clone(),
+            body_bytes,
+            key_ids: key_ids.to_owned(),
+        };
+        match self.control.post_shadow(&entry).await {
+            Ok(()) => CallResult::Shadowed,
+            Err(error) => {
+                tracing::warn!(by = %self.by, delivery_id = %row.id, error = %chain(&error), "the shadow sink cannot be written");
+                CallResult::NotCalled(Reason::SinkUnavailable)
+            }
+        }
     }
 
     /// Records an outcome whose fence was lost.
@@ -236,6 +276,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
 fn count(after: &Delivery, tally: &mut Tally) {
     match after.state {
         State::Delivered => tally.delivered += 1,
+        State::Shadowed => tally.shadowed += 1,
         State::Deferred => tally.deferred += 1,
         State::Scheduled => {
             tally.deferred += 1;

@@ -12,6 +12,8 @@ pub struct Tally {
     pub called: usize,
     /// 2xx recorded.
     pub delivered: usize,
+    /// Requests posted to the shadow sink.
+    pub shadowed: usize,
     /// Failed attempts that will be repeated.
     pub deferred: usize,
     /// Rows that became dead.
@@ -44,6 +46,7 @@ impl Tally {
         self.received += other.received;
         self.called += other.called;
         self.delivered += other.delivered;
+        self.shadowed += other.shadowed;
         self.deferred += other.deferred;
         self.dead += other.dead;
         self.expired += other.expired;
@@ -68,6 +71,7 @@ impl Tally {
             (metric::DEAD, self.dead as f64),
             (metric::EXPIRED, self.expired as f64),
             (metric::SUPPRESSED, self.suppressed as f64),
+            (metric::SHADOWED, self.shadowed as f64),
             (metric::SECRET_UNAVAILABLE, self.secret_unavailable as f64),
         ]
     }

@@ -177,7 +177,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         summary: &mut Summary,
     ) -> Result<bool, FlowError> {
         let claims: Vec<Result<Acquired, FlowError>> = futures::stream::iter(ids)
-            .map(|id| settler.releaser.claim(id, settler.margin))
+            .map(|id| settler.releaser.claim(id, settler.destination.spec.mode, settler.margin))
             .buffer_unordered(CONCURRENCY)
             .collect()
             .await;

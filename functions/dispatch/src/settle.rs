@@ -63,7 +63,8 @@ impl<L: Ledger, Q: Queue, D: DeadLetters, T: Time> Settler<'_, L, Q, D, T> {
                 }
                 ForDispatch::Claim | ForDispatch::Rescue if !self.may_claim => return Ok(None),
                 ForDispatch::Claim | ForDispatch::Rescue => {
-                    transition::dispatch_claimed(&row, self.releaser.claimer(now)?, &stamp(time, by)?).ok()
+                    let mode = self.destination.spec.mode;
+                    transition::dispatch_claimed(&row, self.releaser.claimer(now)?, mode, &stamp(time, by)?).ok()
                 }
                 ForDispatch::Sleep => Some(transition::asleep(&row, self.margin)).filter(|t| t.before.wake_at != t.after.wake_at),
                 ForDispatch::Return => transition::returned(&row, Reason::Held, self.margin, &stamp(time, by)?).ok(),

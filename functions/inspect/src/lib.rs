@@ -1,11 +1,14 @@
 //! I am inspect: I answer questions from the ledger, and I change nothing.
 
+pub mod shadow;
+
 use std::time::Duration;
 
 use punctual_core::destination::FieldError;
 use punctual_core::explain::{Explanation, explain, text};
 use punctual_core::id::{DeliveryId, IdentityParts, Reference};
 use punctual_core::ports::{Control, Ledger, Time};
+use punctual_core::shadow::Verdict;
 use punctual_flows::FlowError;
 use punctual_flows::input::{action, strict};
 use serde::{Deserialize, Serialize};
@@ -56,6 +59,9 @@ pub struct Response {
     /// One for each delivery found.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deliveries: Vec<Explanation>,
+    /// What a shadow run proves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<Verdict>,
     /// What is wrong with the question.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
@@ -63,7 +69,11 @@ pub struct Response {
 
 impl Response {
     fn refused(error: FieldError) -> Self {
-        Self { ok: false, text: Vec::new(), deliveries: Vec::new(), errors: vec![error] }
+        Self::wrong(vec![error])
+    }
+
+    fn wrong(errors: Vec<FieldError>) -> Self {
+        Self { ok: false, text: Vec::new(), deliveries: Vec::new(), report: None, errors }
     }
 }
 
@@ -86,11 +96,12 @@ impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
     /// # Errors
     /// [`FlowError`] if the ledger or the database's time cannot be had.
     pub async fn handle(&self, event: &RawValue) -> Result<Response, FlowError> {
-        if let Err(error) = action(event, &["explain"]) {
-            return Ok(Response::refused(error));
-        }
-        match strict::<ExplainInput>(event, "") {
-            Ok(input) => self.explain(input).await,
+        match action(event, &["explain", "shadow_report"]) {
+            Ok("shadow_report") => self.shadow_report(event).await,
+            Ok(_) => match strict::<ExplainInput>(event, "") {
+                Ok(input) => self.explain(input).await,
+                Err(error) => Ok(Response::refused(error)),
+            },
             Err(error) => Ok(Response::refused(error)),
         }
     }
@@ -123,6 +134,6 @@ impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
             return Ok(Response::refused(FieldError::new("not_found", field, "a delivery that the ledger has")));
         }
         let text = deliveries.first().map(text).unwrap_or_default().lines().map(str::to_owned).collect();
-        Ok(Response { ok: true, text, deliveries, errors: Vec::new() })
+        Ok(Response { ok: true, text, deliveries, report: None, errors: Vec::new() })
     }
 }

@@ -1,6 +1,6 @@
-//! I write destinations: register, replace, pause, resume. Each write is versioned and says who and why.
+//! I write destinations: register, replace, pause, resume, promote. Each write is versioned and says who and why.
 
-use punctual_core::destination::{Change, Destination, FieldError, Pause, Spec};
+use punctual_core::destination::{Change, Destination, FieldError, Mode, Pause, Spec};
 use punctual_core::id::DestinationId;
 use punctual_core::ports::{Control, Ledger, Stored, Time};
 use punctual_flows::FlowError;
@@ -19,6 +19,7 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
             .collect();
         if let Some(stored) = &stored {
             problems.extend(shrinks(&stored.spec, &spec));
+            problems.extend(changes_mode(&stored.spec, &spec));
         }
         if !problems.is_empty() {
             return Ok(Response::refused(problems));
@@ -67,6 +68,21 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
         self.store(Destination { version: stored.version.saturating_add(1), paused: None, changed, ..stored }, did).await
     }
 
+    pub(crate) async fn promote(&self, input: OnDestination) -> Result<Response, FlowError> {
+        let Some(mut stored) = self.stored(&input.destination_id).await? else { return Ok(unknown()) };
+        if stored.spec.mode == Mode::Live {
+            return Ok(Response::done(format!("nothing: {} is live", stored.spec.id), stored.version));
+        }
+        stored.spec.mode = Mode::Live;
+        let changed = self.change(input.by, input.why)?;
+        let did = format!(
+            "promoted destination {}: what no dispatch run has claimed yet goes to its receiver when it falls due, under its \
+             own id; what was claimed in shadow mode ends as shadowed",
+            stored.spec.id
+        );
+        self.store(Destination { version: stored.version.saturating_add(1), changed, ..stored }, did).await
+    }
+
     async fn stored(&self, id: &DestinationId) -> Result<Option<Destination>, FlowError> {
         Ok(self.control.lookup(std::slice::from_ref(id)).await?.0.into_iter().next())
     }
@@ -87,6 +103,18 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
 
 fn unknown() -> Response {
     Response::wrong("unknown_destination", "destination_id", "a registered destination")
+}
+
+/// A replacement that forgets the mode must not promote, and a receiver that was called can't be said to never have been.
+fn changes_mode(stored: &Spec, next: &Spec) -> Option<FieldError> {
+    let (code, message) = match (stored.mode, next.mode) {
+        (Mode::Shadow, Mode::Live) => ("must_not_change", "shadow, as it is stored; the promote action makes it live"),
+        (Mode::Live, Mode::Shadow) => {
+            ("must_not_change", "live, as it is stored; register another destination to shadow, or pause this one")
+        }
+        _ => return None,
+    };
+    Some(FieldError::new(code, "destination.mode", message))
 }
 
 /// Rows are spread over the lanes that existed when they were stored: lanes may only be added.

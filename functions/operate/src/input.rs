@@ -26,11 +26,11 @@ pub struct PutDestination {
     pub spec: Option<Spec>,
 }
 
-/// The `pause` and `resume` actions.
+/// The `pause`, `resume` and `promote` actions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OnDestination {
-    /// `pause` or `resume`.
+    /// `pause`, `resume` or `promote`.
     pub action: String,
     /// Who; 1 to 64 characters.
     pub by: String,
@@ -63,6 +63,8 @@ pub enum Action {
     Pause(OnDestination),
     /// Resume a destination.
     Resume(OnDestination),
+    /// Make a destination live.
+    Promote(OnDestination),
     /// Freeze a delivery.
     Hold(OnDelivery),
     /// Release a frozen delivery.
@@ -75,7 +77,7 @@ pub enum Action {
 /// Every [`FieldError`] that can be told from the input alone.
 pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
     let one = |e| vec![e];
-    let name = action(event, &["put_destination", "pause", "resume", "hold", "release"]).map_err(one)?;
+    let name = action(event, &["put_destination", "pause", "resume", "promote", "hold", "release"]).map_err(one)?;
     match name {
         "put_destination" => {
             let mut input: PutDestination = strict(event, "").map_err(one)?;
@@ -83,10 +85,14 @@ pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
             input.spec = Some(strict(&input.destination, "destination").map_err(one)?);
             Ok(Action::PutDestination(input))
         }
-        "pause" | "resume" => {
+        "pause" | "resume" | "promote" => {
             let input: OnDestination = strict(event, "").map_err(one)?;
             who_and_why(&input.by, &input.why)?;
-            Ok(if name == "pause" { Action::Pause(input) } else { Action::Resume(input) })
+            Ok(match name {
+                "pause" => Action::Pause(input),
+                "resume" => Action::Resume(input),
+                _ => Action::Promote(input),
+            })
         }
         _ => {
             let input: OnDelivery = strict(event, "").map_err(one)?;

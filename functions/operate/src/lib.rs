@@ -1,6 +1,6 @@
 //! I am operate: the operator's writes. Each says who, why, and what it did.
 //!
-//! Destinations: `put_destination`, `pause`, `resume`. Deliveries: `hold`, `release`.
+//! Destinations: `put_destination`, `pause`, `resume`, `promote`. Deliveries: `hold`, `release`.
 
 pub mod delivery;
 pub mod destination;
@@ -73,6 +73,7 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
             Ok(Action::PutDestination(input)) => self.put_destination(input).await,
             Ok(Action::Pause(input)) => self.pause(input).await,
             Ok(Action::Resume(input)) => self.resume(input).await,
+            Ok(Action::Promote(input)) => self.promote(input).await,
             Ok(Action::Hold(input)) => self.hold(input).await,
             Ok(Action::Release(input)) => self.release(input).await,
             Err(errors) => Ok(Response::refused(errors)),

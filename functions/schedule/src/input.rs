@@ -211,6 +211,7 @@ impl Reminder {
             lease_until: None,
             message: None,
             reason: None,
+            shadow: false,
             attempts: Vec::new(),
             granted: 0,
             rescues: 0,

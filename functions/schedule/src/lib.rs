@@ -115,7 +115,7 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
         for (id, mut ids) in due {
             let Some(destination) = destinations.get(id).filter(|d| d.paused.is_none()) else { continue };
             ids.truncate(budget(destination.capacity(), self.rules.horizon, self.tick, 0, false));
-            match releaser.release(&ids, destination.margin(self.margin)).await {
+            match releaser.release(&ids, destination.spec.mode, destination.margin(self.margin)).await {
                 Ok(tally) => released.add(tally),
                 Err(error) => tracing::error!(by = %self.by, error = %chain(&error), "a release failed; dispatch does it"),
             }

@@ -34,6 +34,8 @@ pub mod metric {
     pub const DEFERRED: &str = "Deferred";
     /// Deliver: messages of rows that need no call.
     pub const SUPPRESSED: &str = "Suppressed";
+    /// Deliver: requests posted to the shadow sink.
+    pub const SHADOWED: &str = "Shadowed";
     /// Deliver: attempts not made for want of a signing secret.
     pub const SECRET_UNAVAILABLE: &str = "SecretUnavailable";
 
@@ -41,7 +43,7 @@ pub mod metric {
     pub const OF_DISPATCH: &[&str] =
         &[DISPATCH_HEARTBEAT, OLDEST_OVERDUE_SECONDS, EXPIRED, DEAD, DEAD_REACHABLE, CLAIMED, PUBLISHED, RESCUED];
     /// What deliver emits in every invocation.
-    pub const OF_DELIVER: &[&str] = &[DELIVERED, DEFERRED, DEAD, EXPIRED, SUPPRESSED, SECRET_UNAVAILABLE];
+    pub const OF_DELIVER: &[&str] = &[DELIVERED, DEFERRED, DEAD, EXPIRED, SUPPRESSED, SHADOWED, SECRET_UNAVAILABLE];
 }
 
 /// The dimensions of every metric, in the order in which they are declared.

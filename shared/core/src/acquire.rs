@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::clock::Now;
 use crate::delivery::Delivery;
+use crate::destination::Mode;
 use crate::history::HistoryEntry;
 use crate::id::{Correlation, DeliveryId, Owner};
 use crate::retry::last_safe_start;
@@ -48,6 +49,8 @@ pub struct Claim {
     pub until: Timestamp,
     /// The line of history.
     pub entry: HistoryEntry,
+    /// Whether the row is stamped as shadow. A claim never takes the stamp away.
+    pub shadow: bool,
 }
 
 /// A claim of one row.
@@ -73,15 +76,18 @@ pub struct Claimer {
 }
 
 impl Acquire {
-    /// Dispatch takes a row that is due by `due_by` (now plus the horizon), or one whose dispatch lease has ended.
+    /// Dispatch takes a row that is due by `due_by` (now plus the horizon), or one whose dispatch lease has ended. The
+    /// row is stamped by the destination's mode; in shadow mode only a row without attempts is taken unread, because one
+    /// that was called live must not be stamped.
     #[must_use]
-    pub fn for_dispatch(id: DeliveryId, claimer: Claimer, due_by: Timestamp, now: Now, margin: Duration) -> Self {
+    pub fn for_dispatch(id: DeliveryId, claimer: Claimer, mode: Mode, due_by: Timestamp, now: Now, margin: Duration) -> Self {
         let any_of = vec![
             TakeFrom { state: State::Scheduled, due_by: Some(due_by), dispatch_lease_ended_by: None },
             TakeFrom { state: State::Dispatching, due_by: Some(due_by), dispatch_lease_ended_by: Some(now.lo) },
         ];
-        let guard = Guard { any_of, deliver_by_from: now.hi.plus(margin), closed_attempts: None };
-        Self { id, guard, claim: Claim::new(State::Dispatching, claimer, None, now) }
+        let closed_attempts = (mode == Mode::Shadow).then_some(0);
+        let guard = Guard { any_of, deliver_by_from: now.hi.plus(margin), closed_attempts };
+        Self { id, guard, claim: Claim::new(State::Dispatching, claimer, None, now).stamped(mode) }
     }
 
     /// Deliver takes a row that is due for attempt number `attempt`.
@@ -121,7 +127,13 @@ impl Claim {
     #[must_use]
     pub fn new(state: State, claimer: Claimer, attempt: Option<u32>, now: Now) -> Self {
         let entry = HistoryEntry { at: now.lo, state, attempt, reason: None, by: claimer.by };
-        Self { state, owner: claimer.owner, until: claimer.until, entry }
+        Self { state, owner: claimer.owner, until: claimer.until, entry, shadow: false }
+    }
+
+    /// The same claim, with the stamp of a destination's mode.
+    #[must_use]
+    pub fn stamped(self, mode: Mode) -> Self {
+        Self { shadow: mode == Mode::Shadow, ..self }
     }
 
     /// The row after the claim.
@@ -131,6 +143,7 @@ impl Claim {
         after.state = self.state;
         after.version = row.version.saturating_add(1);
         after.lease_owner = Some(self.owner.clone());
+        after.shadow |= self.shadow;
         match self.state {
             State::Delivering => after.lease_until = Some(self.until),
             _ => after.held_until = Some(self.until),

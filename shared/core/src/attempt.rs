@@ -17,6 +17,8 @@ pub enum Answer {
     Status(u16),
     /// No status: the call failed, or was not made; the reason says how.
     Error,
+    /// The request was posted to the shadow sink.
+    Shadow,
     /// Nobody recorded an outcome; the call may have happened.
     Unknown,
 }
@@ -46,6 +48,7 @@ impl fmt::Display for Attempt {
         match self.answer {
             Answer::Status(code) => write!(f, "{code}")?,
             Answer::Error => f.write_str("error")?,
+            Answer::Shadow => f.write_str("shadow")?,
             Answer::Unknown => f.write_str("unknown")?,
         }
         write!(f, " {} v{} {}", self.reason, self.destination_version, self.key_ids)
@@ -70,6 +73,7 @@ impl FromStr for Attempt {
             took: Duration::from_millis(took.strip_suffix("ms").and_then(|ms| ms.parse().ok()).ok_or_else(bad)?),
             answer: match *answer {
                 "error" => Answer::Error,
+                "shadow" => Answer::Shadow,
                 "unknown" => Answer::Unknown,
                 code => Answer::Status(code.parse().map_err(|_| bad())?),
             },

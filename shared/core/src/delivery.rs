@@ -96,6 +96,9 @@ pub struct Delivery {
     pub message: Option<MessageId>,
     /// The last reason code.
     pub reason: Option<Reason>,
+    /// Stamped by the dispatch claim of a destination in shadow mode: its attempts go to the shadow sink, never to the
+    /// receiver.
+    pub shadow: bool,
     /// Closed attempts, in order. A `delivering` row has one more, still open.
     pub attempts: Vec<Attempt>,
     /// Attempts that recorded redrives granted beyond the policy's number.

@@ -40,6 +40,17 @@ pub enum KeyForm {
     Quoted,
 }
 
+/// Whether a destination's receiver is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Its receiver is called.
+    #[default]
+    Live,
+    /// What falls due is posted to the shadow sink instead; promotion makes it live, and nothing makes it shadow again.
+    Shadow,
+}
+
 /// What an operator registers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,6 +91,9 @@ pub struct Spec {
     /// Ports allowed besides 443 and 8443; at most 8.
     #[serde(default)]
     pub allowed_ports: Vec<u16>,
+    /// Live, or shadow until it is promoted.
+    #[serde(default)]
+    pub mode: Mode,
 }
 
 fn connect_timeout_ms() -> u64 {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::clock::Now;
 use crate::delivery::{Delivery, Payload};
-use crate::destination::Destination;
+use crate::destination::{Destination, Mode};
 use crate::retry::last_safe_start;
 use crate::state::{Event, State, Verdict, verdict};
 use crate::time::Timestamp;
@@ -72,7 +72,7 @@ pub fn explain(
         reference: row.reference.to_string(),
         destination_id: row.destination.to_string(),
         state: row.state,
-        why: why(row, destination, last, now),
+        why: why(row, destination, last, now) + sink(row, destination),
         next: next(row, destination, last),
         deliver_after: row.deliver_after,
         last_safe_start: last,
@@ -102,6 +102,14 @@ fn frozen(row: &Delivery, destination: Option<&Destination>) -> Option<String> {
 
 fn last_reason(row: &Delivery) -> String {
     row.reason.map_or_else(String::new, |r| format!(" Last reason {}: {}", r.code(), r.meaning()))
+}
+
+/// Where its next attempt goes, if not to the receiver.
+fn sink(row: &Delivery, destination: Option<&Destination>) -> &'static str {
+    // A row with attempts keeps the stamp that they were made under; any other one gets the mode's at its claim.
+    let will_be = row.attempts.is_empty() && destination.is_some_and(|d| d.spec.mode == Mode::Shadow);
+    let over = row.state.is_terminal() || row.state.needs_operator();
+    if !over && (row.shadow || will_be) { " In shadow mode: the shadow sink gets it, not the receiver." } else { "" }
 }
 
 fn why(row: &Delivery, destination: Option<&Destination>, last: Timestamp, now: Now) -> String {

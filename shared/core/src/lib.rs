@@ -6,12 +6,14 @@
 //!
 //! Where to look: an identity in [`id`], what a row holds in [`delivery`], which move is allowed in [`state`],
 //! what a claim may take in [`acquire`], how a row changes in [`transition`], what an answer means in [`outcome`],
-//! when the next try is in [`retry`], how much dispatch releases in [`admission`].
+//! when the next try is in [`retry`], how much dispatch releases in [`admission`], whether an instant is a business instant
+//! in [`calendar`], what a shadow run proves in [`shadow`].
 
 pub mod acquire;
 pub mod address;
 pub mod admission;
 pub mod attempt;
+pub mod calendar;
 pub mod clock;
 pub mod dead_letter;
 pub mod decide;
@@ -27,6 +29,7 @@ pub mod reason;
 pub mod retry;
 pub mod retry_after;
 pub mod settings;
+pub mod shadow;
 pub mod signature;
 pub mod state;
 pub mod time;

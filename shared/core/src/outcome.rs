@@ -42,6 +42,8 @@ pub enum CallResult {
     Failed(Failure),
     /// No call was made.
     NotCalled(Reason),
+    /// The request was posted to the shadow sink instead.
+    Shadowed,
 }
 
 /// An attempt as the one who made it saw it.
@@ -74,6 +76,8 @@ pub enum StatusClass {
 pub enum Class {
     /// The effect happened.
     Delivered,
+    /// It went to the shadow sink, and is done.
+    Shadowed,
     /// Try again with the same key, not before the floor has passed.
     Retry {
         /// Why.
@@ -126,6 +130,7 @@ pub fn classify(result: &CallResult, overrides: &BTreeMap<u16, StatusClass>, now
             Class::Retry { reason, floor: None, unknown }
         }
         CallResult::NotCalled(Reason::PayloadMissing) => Class::Dead { reason: Reason::PayloadMissing, pause: false },
+        CallResult::Shadowed => Class::Shadowed,
         CallResult::NotCalled(reason) => Class::Retry { reason: *reason, floor: None, unknown: false },
     }
 }
@@ -136,6 +141,7 @@ impl Called {
     pub fn answer(&self) -> Answer {
         match self.result {
             CallResult::Answered { status, .. } => Answer::Status(status),
+            CallResult::Shadowed => Answer::Shadow,
             CallResult::Failed(_) | CallResult::NotCalled(_) => Answer::Error,
         }
     }
@@ -147,6 +153,7 @@ impl Class {
     pub fn reason(self) -> Reason {
         match self {
             Class::Delivered => Reason::Accepted,
+            Class::Shadowed => Reason::Shadowed,
             Class::Retry { reason, .. } | Class::Dead { reason, .. } => reason,
         }
     }

@@ -16,6 +16,7 @@ use crate::message::Message;
 use crate::outcome::{CallResult, Failure};
 use crate::reason::Reason;
 use crate::settings::Settings;
+use crate::shadow::{ShadowEntry, ShadowPlace};
 use crate::signature::Secret;
 use crate::time::Timestamp;
 use crate::transition::Transition;
@@ -163,7 +164,29 @@ pub enum Stored {
     Conflict,
 }
 
-/// The control table: destinations, switches, places in lanes.
+/// Which part of a destination's shadow entries to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShadowQuery {
+    /// Whose entries.
+    pub destination: DestinationId,
+    /// Due at this instant or later.
+    pub from: Timestamp,
+    /// Due before this instant.
+    pub until: Timestamp,
+    /// Where to go on.
+    pub start: Option<ShadowPlace>,
+}
+
+/// A page of shadow entries, in the order of their due times.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ShadowPage {
+    /// What it holds.
+    pub entries: Vec<ShadowEntry>,
+    /// Where to go on, if there is more.
+    pub next: Option<ShadowPlace>,
+}
+
+/// The control table: destinations, switches, places in lanes, the shadow sink.
 pub trait Control: Send + Sync {
     /// Every destination.
     fn destinations(&self) -> impl Future<Output = Result<Vec<Destination>, PortError>> + Send;
@@ -176,6 +199,10 @@ pub trait Control: Send + Sync {
     fn cursors(&self) -> impl Future<Output = Result<Vec<(Lane, Cursor)>, PortError>> + Send;
     /// Keeps or forgets a place.
     fn keep_cursor(&self, lane: &Lane, cursor: Option<&Cursor>) -> impl Future<Output = Result<(), PortError>> + Send;
+    /// Posts a request to the shadow sink. The same delivery again replaces its entry.
+    fn post_shadow(&self, entry: &ShadowEntry) -> impl Future<Output = Result<(), PortError>> + Send;
+    /// Reads a part of what the shadow sink has; an entry that cannot be read is an error.
+    fn shadow_entries(&self, query: &ShadowQuery) -> impl Future<Output = Result<ShadowPage, PortError>> + Send;
 }
 
 /// A message to publish.

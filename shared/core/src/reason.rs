@@ -31,6 +31,10 @@ macro_rules! reasons {
 reasons! {
     /// The receiver answered 2xx.
     Accepted = "accepted",
+    /// Its request was posted to the shadow sink; the receiver was not called.
+    Shadowed = "shadowed",
+    /// The shadow sink could not be written.
+    SinkUnavailable = "sink_unavailable",
     /// A 2xx arrived after its attempt's lease had ended.
     LateEvidence = "late_evidence",
     /// The receiver answered 429.

@@ -10,6 +10,7 @@ use crate::acquire::{Claim, Claimer};
 use crate::attempt::{Answer, Attempt};
 use crate::clock::Now;
 use crate::delivery::{Delivery, Hold};
+use crate::destination::Mode;
 use crate::history::HistoryEntry;
 use crate::id::{Correlation, MessageId};
 use crate::outcome::{Called, Class};
@@ -113,6 +114,8 @@ fn moved(row: &Delivery, event: Event, attempt: Option<u32>, reason: Option<Reas
     if reason.is_some() {
         after.reason = reason;
     }
+    // Back in the ledger before any attempt: its next claim stamps it anew. Once shadowed attempts were made, the stamp stays.
+    after.shadow &= state != State::Scheduled || !row.attempts.is_empty();
     after.history.push(HistoryEntry { at: stamp.now.lo, state, attempt, reason, by: stamp.by.clone() });
     Ok(after)
 }
@@ -169,10 +172,11 @@ pub fn returned(row: &Delivery, reason: Reason, margin: Duration, stamp: &Stamp)
 }
 
 /// A dispatch run takes a row that it has read: a due one, one whose dispatcher crashed, or one with an overdue message.
+/// The row is stamped by its destination's mode, unless it has attempts: then it keeps the stamp that they were made under.
 ///
 /// # Errors
 /// [`Refusal`] by the state table.
-pub fn dispatch_claimed(row: &Delivery, claimer: Claimer, stamp: &Stamp) -> Result<Transition, Refusal> {
+pub fn dispatch_claimed(row: &Delivery, claimer: Claimer, mode: Mode, stamp: &Stamp) -> Result<Transition, Refusal> {
     let rescue = matches!(row.state, State::Queued | State::Deferred);
     let (event, reason) = match row.state {
         State::Queued | State::Deferred => (Event::Rescue, Some(Reason::MessageOverdue)),
@@ -182,6 +186,8 @@ pub fn dispatch_claimed(row: &Delivery, claimer: Claimer, stamp: &Stamp) -> Resu
     let mut after = moved(row, event, None, reason, stamp)?;
     after.lease_owner = Some(claimer.owner);
     after.held_until = Some(claimer.until);
+    // Whoever was called live stays live, even for a run that still sees the mode from before the promotion.
+    after.shadow |= mode == Mode::Shadow && row.attempts.is_empty();
     if rescue {
         after.rescues = row.rescues.saturating_add(1);
     }
@@ -216,6 +222,7 @@ pub fn finished(
     closed.attempts.push(attempt);
     let mut after = match class {
         Class::Delivered => delivered(&closed, number, Reason::Accepted, stamp)?,
+        Class::Shadowed => shadowed(&closed, number, stamp)?,
         _ if row.late_success.is_some() => delivered(&closed, number, Reason::LateEvidence, stamp)?,
         Class::Dead { reason, .. } => died(&closed, number, reason, stamp)?,
         Class::Retry { reason, unknown, .. } if unknown && terms.review_unknown => {
@@ -264,7 +271,7 @@ pub fn closed_as_unknown(row: &Delivery, terms: &Terms<'_>, stamp: &Stamp) -> Re
         died(&closed, number, Reason::CrashLoop, stamp)?
     } else if terms.retry_mode == RetryMode::DeadLetter {
         died(&closed, number, Reason::RetryDisabled, stamp)?
-    } else if terms.review_unknown || number >= terms.policy.attempts.saturating_add(row.granted) {
+    } else if (terms.review_unknown && !row.shadow) || number >= terms.policy.attempts.saturating_add(row.granted) {
         died(&closed, number, Reason::OutcomeUnknown, stamp)?
     } else {
         deferred(&closed, number, Reason::OutcomeUnknown, stamp.now.lo, terms, stamp)?
@@ -417,6 +424,15 @@ fn unknown(row: &Delivery, number: u32) -> Attempt {
 
 fn delivered(closed: &Delivery, number: u32, reason: Reason, stamp: &Stamp) -> Result<Delivery, Refusal> {
     let mut after = moved(closed, Event::Accepted, Some(number), Some(reason), stamp)?;
+    unleased(&mut after);
+    after.held_until = None;
+    after.wake_at = None;
+    Ok(after)
+}
+
+/// Its request went to the shadow sink: it is at its end.
+fn shadowed(closed: &Delivery, number: u32, stamp: &Stamp) -> Result<Delivery, Refusal> {
+    let mut after = moved(closed, Event::Shadow, Some(number), Some(Reason::Shadowed), stamp)?;
     unleased(&mut after);
     after.held_until = None;
     after.wake_at = None;

@@ -8,6 +8,7 @@ use futures::StreamExt as _;
 use punctual_core::acquire::{Acquire, Claimer};
 use punctual_core::clock::Now;
 use punctual_core::delivery::Delivery;
+use punctual_core::destination::Mode;
 use punctual_core::id::{Correlation, DeliveryId, Owner};
 use punctual_core::message::Message;
 use punctual_core::ports::{Acquired, Ledger, Outgoing, PortError, Queue, Time, Written};
@@ -90,15 +91,15 @@ impl<L: Ledger, Q: Queue, T: Time> Releaser<'_, L, Q, T> {
         Ok(Claimer { owner, by: self.by.clone(), until: now.hi.plus(self.rules.lease) })
     }
 
-    /// Claims one row that may be due within the horizon.
+    /// Claims one row that may be due within the horizon, and stamps it by its destination's mode.
     ///
     /// # Errors
     /// [`FlowError`] if the clock or the ledger fails; the row is then as it was, or claimed and rescued later.
-    pub async fn claim(&self, id: &DeliveryId, margin: Duration) -> Result<Acquired, FlowError> {
+    pub async fn claim(&self, id: &DeliveryId, mode: Mode, margin: Duration) -> Result<Acquired, FlowError> {
         fault::point(Point::BeforeClaim, id);
         let now = self.time.now()?;
         let due_by = now.lo.plus(self.rules.horizon);
-        let acquire = Acquire::for_dispatch(id.clone(), self.claimer(now)?, due_by, now, margin);
+        let acquire = Acquire::for_dispatch(id.clone(), self.claimer(now)?, mode, due_by, now, margin);
         Ok(self.ledger.acquire(&acquire).await?)
     }
 
@@ -156,11 +157,11 @@ impl<L: Ledger, Q: Queue, T: Time> Releaser<'_, L, Q, T> {
     ///
     /// # Errors
     /// [`FlowError::Clock`] if the database's time is not known well enough: what was not claimed stays for dispatch.
-    pub async fn release(&self, ids: &[DeliveryId], margin: Duration) -> Result<Tally, FlowError> {
+    pub async fn release(&self, ids: &[DeliveryId], mode: Mode, margin: Duration) -> Result<Tally, FlowError> {
         let mut tally = Tally::default();
         for chunk in ids.chunks(CHUNK) {
             let claims: Vec<Result<Acquired, FlowError>> =
-                futures::stream::iter(chunk).map(|id| self.claim(id, margin)).buffer_unordered(CONCURRENCY).collect().await;
+                futures::stream::iter(chunk).map(|id| self.claim(id, mode, margin)).buffer_unordered(CONCURRENCY).collect().await;
             let mut rows = Vec::new();
             for claim in claims {
                 match claim {

@@ -7,6 +7,7 @@ use punctual_adapters::dynamodb::row::row_bytes;
 use punctual_core::acquire::Claimer;
 use punctual_core::clock::Now;
 use punctual_core::delivery::Delivery;
+use punctual_core::destination::Mode;
 use punctual_core::history::HistoryEntry;
 use punctual_core::id::{
     Content, Correlation, DERIVED_PREFIX, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference,
@@ -62,7 +63,7 @@ pub fn delivered_at(attempt: u32, migrated: bool) -> Result<Bytes> {
     let mut at_most = row_bytes(&row);
     for number in 1..=attempt {
         if row.state == State::Scheduled {
-            row = transition::dispatch_claimed(&row, claimer(at)?, &stamp(at)?)?.after;
+            row = transition::dispatch_claimed(&row, claimer(at)?, Mode::Live, &stamp(at)?)?.after;
             at_most = at_most.max(row_bytes(&row));
             row = transition::queued(&row, MessageId::new("m".repeat(36))?, &stamp(at)?)?.after;
         }
@@ -110,6 +111,7 @@ fn scheduled(at: Timestamp, migrated: bool) -> Result<Delivery> {
         lease_until: None,
         message: None,
         reason: None,
+        shadow: false,
         attempts: Vec::new(),
         granted: 0,
         rescues: 0,

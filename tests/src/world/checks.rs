@@ -44,6 +44,8 @@ pub(super) struct Checks {
     pub(super) letters: BTreeSet<(String, u32)>,
     /// Destinations that want no second call after a lost answer.
     pub(super) review: BTreeSet<String>,
+    /// Deliveries that the shadow sink has.
+    pub(super) shadowed: BTreeSet<DeliveryId>,
     /// The longest total timeout and the largest attempt budget that a destination ever had.
     /// Last the smallest budget.
     pub(super) most: BTreeMap<String, (Duration, u32, u32)>,
@@ -128,6 +130,12 @@ impl Inner {
             return Some("its dead letter is marked as sent and was not".into());
         }
         let effects = self.receivers.iter().filter_map(|r| r.effects.get(&row.id)).map(BTreeSet::len).sum::<usize>();
+        if row.state == State::Shadowed && !(row.shadow && self.checks.shadowed.contains(&row.id)) {
+            return Some("shadowed, and the sink has nothing of it".into());
+        }
+        if row.state == State::Shadowed && effects > 0 {
+            return Some("shadowed, and a receiver processed it".into());
+        }
         if row.state == State::Delivered && effects == 0 {
             return Some("delivered, and no receiver processed it".into());
         }
@@ -185,6 +193,13 @@ impl Inner {
         if taken {
             claim(before.hold.is_none(), "claimed_while_held", "a held row was claimed");
             let paused = self.facts.get(&actor).is_some_and(|f| f.saw_paused.contains(&after.destination));
+            let shadow = self.facts.get(&actor).is_some_and(|f| f.saw_shadow.contains(&after.destination));
+            let stamp = if after.state == State::Dispatching {
+                before.shadow || (shadow && before.attempts.is_empty())
+            } else {
+                before.shadow
+            };
+            claim(after.shadow == stamp, "stamped_wrong", "its stamp is not that of the mode that its claimer saw");
             claim(!paused, "claimed_while_paused", "a row of a destination that its claimer saw paused was claimed");
             let dispatch_twice = after.state == State::Dispatching && before.state == State::Dispatching;
             claim(!dispatch_twice || !live(before.held_until, now), "live_lease_taken", "a live dispatch lease was taken");
@@ -253,6 +268,7 @@ impl Inner {
             (key == row.idempotency_key.as_str(), "another_key", "with another key"),
             (number == row.attempts.len() + 1, "attempt_number", "with a number that is not the next"),
             (row.destination.as_str() == format!("r{to}"), "another_receiver", "at another receiver than its own"),
+            (!row.shadow, "called_in_shadow", "though it is stamped as shadow"),
             (held, "called_without_lease", "without holding the row"),
             (covered, "called_without_lease", "and could outlast its lease"),
             (now + ms(call.timeout) <= ends, "called_too_long", "and could outlast its invocation"),

@@ -14,6 +14,7 @@ use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference
 use punctual_core::outcome::{CallResult, Failure};
 use punctual_core::ports::{Acquired, Created, Cursor, Outgoing, Partition, Stored, WakePage, WakeQuery, Written};
 use punctual_core::settings::Settings;
+use punctual_core::shadow::ShadowEntry;
 use punctual_core::time::Timestamp;
 use punctual_core::transition::Transition;
 
@@ -37,6 +38,7 @@ pub(super) enum Effect {
     PutDestination(Box<Destination>, u64),
     Cursors,
     KeepCursor(Lane, Option<Cursor>),
+    PostShadow(ShadowEntry),
     Publish(Vec<Outgoing>),
     Hide(String, u32),
     Letter(DeadLetter),
@@ -77,6 +79,7 @@ impl Effect {
             }
             Self::Cursors => "cursors".into(),
             Self::KeepCursor(lane, _) => format!("keep cursor {lane}"),
+            Self::PostShadow(entry) => format!("post {} to the shadow sink", short(&entry.delivery_id)),
             Self::Publish(messages) => {
                 let each = messages
                     .iter()
@@ -104,6 +107,7 @@ impl Effect {
                 | Self::Acquire(_)
                 | Self::Write(_)
                 | Self::PutDestination(..)
+                | Self::PostShadow(_)
                 | Self::Publish(_)
                 | Self::Hide(..)
                 | Self::Letter(_)

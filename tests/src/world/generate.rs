@@ -21,6 +21,8 @@ struct Mood {
     /// Whether clocks, switches and freezes change.
     meddles: bool,
     reminders: u8,
+    /// A destination that begins in shadow mode, if any.
+    shadow: Option<u8>,
 }
 
 /// Applies operations to the world, and gives the list of them.
@@ -32,10 +34,16 @@ pub fn generate(world: &mut World, seed: u64) -> Vec<Op> {
         crashes: rng.pick(&[0, 5, 30, 80, 200]).unwrap_or(0),
         meddles: rng.chance(600),
         reminders: u8::try_from(rng.between(1, u32::from(REMINDERS))).unwrap_or(1),
+        shadow: rng.chance(250).then(|| small(&mut rng, DESTINATIONS)),
     };
     let length = rng.between(60, 400);
     let mut ops = Vec::new();
     let mut next_actor = 0;
+    if let Some(destination) = mood.shadow {
+        let op = Op::Shadow { destination };
+        world.apply(&op);
+        ops.push(op);
+    }
     for _ in 0..length {
         let op = choose(world, &mut rng, &mood, &mut next_actor);
         world.apply(&op);
@@ -104,6 +112,9 @@ fn choose(world: &World, rng: &mut Rng, mood: &Mood, next_actor: &mut u32) -> Op
         88..=89 => Op::Lag { reminder },
         90 if rng.chance(500) => Op::CatchUp,
         90 => Op::Garble { reminder, variant: small(rng, 255) },
+        91 if mood.shadow.is_some() && rng.chance(500) => {
+            Op::Promote { actor: fresh(), destination: mood.shadow.unwrap_or(destination) }
+        }
         _ if !mood.meddles => Op::Advance { ms: advance(world, rng) },
         91 => Op::Hold { actor: fresh(), reminder },
         92..=93 => Op::Release { actor: fresh(), reminder },

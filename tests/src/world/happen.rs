@@ -2,6 +2,7 @@
 
 use futures::FutureExt as _;
 use punctual_core::delivery::Delivery;
+use punctual_core::destination::Mode;
 use punctual_core::id::DeliveryId;
 use punctual_core::ports::{Acquired, Control as _, Ledger as _, PortError, WakeQuery, Written};
 
@@ -78,6 +79,11 @@ impl Inner {
                 self.count("cursor kept");
                 at_once(self.control.keep_cursor(lane, cursor.as_ref())).map_or(Answer::Fault, |()| Answer::Done)
             }
+            Effect::PostShadow(entry) => {
+                self.count("posted to the shadow sink");
+                self.checks.shadowed.insert(entry.delivery_id.clone());
+                at_once(self.control.post_shadow(entry)).map_or(Answer::Fault, |()| Answer::Done)
+            }
             Effect::Publish(messages) => {
                 let ids = messages
                     .iter()
@@ -123,6 +129,8 @@ impl Inner {
     fn saw(&mut self, actor: u32, destinations: &[punctual_core::destination::Destination]) {
         if let Some(facts) = self.facts.get_mut(&actor) {
             facts.saw_budget = destinations.iter().map(|d| (d.spec.id.clone(), d.spec.retry.attempts)).collect();
+            let shadow = destinations.iter().filter(|d| d.spec.mode == Mode::Shadow);
+            facts.saw_shadow = shadow.map(|d| d.spec.id.clone()).collect();
             facts.saw_paused = destinations.iter().filter(|d| d.paused.is_some()).map(|d| d.spec.id.clone()).collect();
         }
     }

@@ -116,6 +116,18 @@ pub enum Op {
         /// Which policy.
         variant: u8,
     },
+    /// A destination that nobody has used yet is in shadow mode.
+    Shadow {
+        /// Which destination.
+        destination: u8,
+    },
+    /// An operator promotes a destination.
+    Promote {
+        /// Its number.
+        actor: u32,
+        /// Which destination.
+        destination: u8,
+    },
     /// An operator turns the kill switch.
     KillSwitch {
         /// On or off.

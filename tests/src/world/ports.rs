@@ -12,9 +12,10 @@ use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference
 use punctual_core::outcome::{CallResult, Failure};
 use punctual_core::ports::{
     Acquired, Control, Created, Cursor, DeadLetters, Ledger, Outgoing, Partition, PortError, Queue, Request, SecretUnavailable,
-    Secrets, Stored, Time, WakePage, WakeQuery, Webhook, Written,
+    Secrets, ShadowPage, ShadowQuery, Stored, Time, WakePage, WakeQuery, Webhook, Written,
 };
 use punctual_core::settings::Settings;
+use punctual_core::shadow::ShadowEntry;
 use punctual_core::signature::Secret;
 use punctual_core::time::Timestamp;
 use punctual_core::transition::Transition;
@@ -119,6 +120,18 @@ impl Control for Port {
             Answer::Done => Ok(()),
             _ => Err(fault("keep_cursor")),
         }
+    }
+
+    async fn post_shadow(&self, entry: &ShadowEntry) -> Result<(), PortError> {
+        match self.ask(Effect::PostShadow(entry.clone())).await {
+            Answer::Done => Ok(()),
+            _ => Err(fault("post_shadow")),
+        }
+    }
+
+    /// No actor of this world reads the sink.
+    async fn shadow_entries(&self, _: &ShadowQuery) -> Result<ShadowPage, PortError> {
+        Err(fault("shadow_entries"))
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::task::noop_waker;
 use punctual_core::delivery::Delivery;
-use punctual_core::destination::Destination;
+use punctual_core::destination::{Destination, Mode};
 use punctual_core::id::{DeliveryId, IdentityParts};
 use punctual_core::ports::{Control as _, Ledger as _};
 use punctual_core::settings::{RetryMode, Settings};
@@ -120,6 +120,18 @@ impl World {
     fn operate(&mut self, actor: u32, event: serde_json::Value) {
         let stage = self.stage;
         self.start(actor, "operate", OPERATE_MS, |port| actor::operate(port, stage, event));
+    }
+
+    /// Puts a destination into shadow mode, as if it had been registered so: only before anybody has used it.
+    fn shadow(&mut self, destination: u8) {
+        let Some(mut known) = setup::destination(self.seed, destination % DESTINATIONS) else { return };
+        let inner = self.inner();
+        if inner.ledger.rows().is_empty() {
+            known.spec.mode = Mode::Shadow;
+            let expected = known.version;
+            known.version += 1;
+            inner.control.put_destination(&known, expected).now_or_never();
+        }
     }
 
     /// Lets an actor take what it was answered.
@@ -247,6 +259,8 @@ impl World {
                 let event = json!({"action": "put_destination", "by": "sim", "why": "drill", "destination": spec});
                 self.operate(actor, event);
             }
+            Op::Promote { actor, destination } => self.operate(actor, on_destination("promote", destination)),
+            Op::Shadow { destination } => self.shadow(destination),
             Op::KillSwitch { on } => {
                 let retry_mode = if on { RetryMode::DeadLetter } else { RetryMode::Retry };
                 self.inner().control.set_settings(Settings { retry_mode });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use punctual_adapters::dynamodb::row::row_bytes;
 use punctual_adapters::dynamodb::{DynamoLedger, Meter};
 use punctual_core::delivery::{Delivery, Payload};
+use punctual_core::destination::Mode;
 use punctual_core::id::{Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference};
 use punctual_core::outcome::{Called, Class};
 use punctual_core::ports::{Acquired, Created, Ledger as _, Written};
@@ -102,7 +103,7 @@ async fn first_try(case: &str, migrated: bool) -> f64 {
     bill.step("created", Some(&row));
     let claim = |seconds, until| (Now::exactly(at(seconds)), longest_claimer(until));
     let (now, claimer) = claim(1, 60);
-    let acquire = Acquire::for_dispatch(row.id.clone(), claimer, at(150), now, MARGIN);
+    let acquire = Acquire::for_dispatch(row.id.clone(), claimer, Mode::Live, at(150), now, MARGIN);
     let Acquired::Won(claimed) = ledger.acquire(&acquire).await.unwrap() else { panic!("won") };
     row = *claimed;
     bill.step("claimed", Some(&row));
@@ -144,7 +145,8 @@ async fn a_migrated_delivery_pays_for_its_transaction_once() {
 #[test]
 fn a_retried_delivery_of_usual_length_stays_within_one_unit_for_two_attempts() {
     let row = row(1);
-    let dispatched = transition::dispatch_claimed(&row, longest_claimer(60), &longest_stamp(1)).expect("claimed").after;
+    let dispatched =
+        transition::dispatch_claimed(&row, longest_claimer(60), Mode::Live, &longest_stamp(1)).expect("claimed").after;
     let message = MessageId::new("m".repeat(36)).expect("a message id");
     let queued = transition::queued(&dispatched, message, &longest_stamp(2)).expect("queued").after;
     let attempt = |row: &Delivery, class, seconds| {

@@ -3,6 +3,7 @@
 use punctual_core::acquire::{Acquire, Guard};
 use punctual_core::clock::Now;
 use punctual_core::delivery::Delivery;
+use punctual_core::destination::Mode;
 use punctual_core::ports::{Acquired, Ledger as _};
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -16,7 +17,11 @@ fn now() -> Now {
 }
 
 pub(crate) fn for_dispatch(row: &Delivery, owner: &str) -> Acquire {
-    Acquire::for_dispatch(row.id.clone(), claimer(owner, 200), at(250), now(), MARGIN)
+    Acquire::for_dispatch(row.id.clone(), claimer(owner, 200), Mode::Live, at(250), now(), MARGIN)
+}
+
+fn for_shadow(row: &Delivery) -> Acquire {
+    Acquire::for_dispatch(row.id.clone(), claimer("new-owner", 200), Mode::Shadow, at(250), now(), MARGIN)
 }
 
 pub(crate) fn for_deliver(row: &Delivery, attempt: u32, owner: &str) -> Acquire {
@@ -56,8 +61,12 @@ fn rows() -> Vec<Delivery> {
 }
 
 pub(crate) async fn every_guard_decides_as_the_core_does(world: &impl World) {
-    let claims: [fn(&Delivery) -> Acquire; 3] =
-        [|row| for_dispatch(row, "new-owner"), |row| for_deliver(row, 1, "new-owner"), |row| for_deliver(row, 2, "new-owner")];
+    let claims: [fn(&Delivery) -> Acquire; 4] = [
+        |row| for_dispatch(row, "new-owner"),
+        for_shadow,
+        |row| for_deliver(row, 1, "new-owner"),
+        |row| for_deliver(row, 2, "new-owner"),
+    ];
     let tries = rows().into_iter().flat_map(|row| claims.map(|claim| (row.clone(), claim)));
     let (mut won, mut refused) = (0, 0);
     for (row, claim) in tries.step_by(world.stride()) {

@@ -3,10 +3,11 @@
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
 use punctual_core::id::{DeliveryId, DestinationId};
-use punctual_core::ports::{Control as _, Cursor, Stored};
+use punctual_core::ports::{Control as _, Cursor, ShadowQuery, Stored};
 use punctual_core::settings::{RetryMode, Settings};
+use punctual_core::shadow::ShadowEntry;
 
-use crate::rows::at;
+use crate::rows::{at, content};
 use crate::worlds::World;
 
 pub(crate) fn destination(name: &str, version: u64) -> Destination {
@@ -94,4 +95,39 @@ pub(crate) async fn keeps_and_forgets_places(world: &impl World) {
     control.keep_cursor(&lane(0), None).await.unwrap();
     control.keep_cursor(&lane(7), None).await.unwrap();
     assert_eq!(control.cursors().await.unwrap(), [(lane(1), place(2))]);
+}
+
+fn shadowed(name: &str, n: i64, due: i64) -> ShadowEntry {
+    ShadowEntry {
+        destination: id(name),
+        delivery_id: DeliveryId::new(format!("d{n}")).expect("an id"),
+        deliver_after: at(due),
+        deliver_by: at(due + 900),
+        posted_at: at(due + 1),
+        attempt: 1,
+        destination_version: 7,
+        content: content("{}"),
+        body_bytes: 2,
+        key_ids: "2026a,2026b".into(),
+    }
+}
+
+pub(crate) async fn the_sink_keeps_one_entry_for_each_delivery(world: &impl World) {
+    let control = world.control();
+    let query = |name: &str, from, until| ShadowQuery { destination: id(name), from: at(from), until: at(until), start: None };
+    assert_eq!(control.shadow_entries(&query("acme", 0, 100)).await.unwrap().entries, []);
+    for entry in [shadowed("acme", 1, 20), shadowed("acme", 2, 10), shadowed("acme", 3, 10), shadowed("beta", 4, 15)] {
+        control.post_shadow(&entry).await.unwrap();
+    }
+    let again = ShadowEntry { attempt: 2, posted_at: at(30), ..shadowed("acme", 1, 20) };
+    control.post_shadow(&again).await.unwrap();
+    // In the order of due times; the end is not included, another destination's are apart, the same again replaces.
+    let all = control.shadow_entries(&query("acme", 10, 21)).await.unwrap();
+    assert_eq!(all.entries, [shadowed("acme", 2, 10), shadowed("acme", 3, 10), again]);
+    assert_eq!(all.next, None);
+    assert_eq!(control.shadow_entries(&query("acme", 10, 20)).await.unwrap().entries.len(), 2);
+    assert_eq!(control.shadow_entries(&query("acme", 11, 20)).await.unwrap().entries, []);
+    let rest = ShadowQuery { start: Some(shadowed("acme", 2, 10).place()), ..query("acme", 0, 100) };
+    assert_eq!(control.shadow_entries(&rest).await.unwrap().entries.len(), 2, "goes on behind a place");
+    assert_eq!(control.destinations().await.unwrap(), [], "an entry is no destination");
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use punctual_core::delivery::{Delivery, Lane};
+use punctual_core::destination::Mode;
 use punctual_core::id::{DeliveryId, MessageId, Reference};
 use punctual_core::ports::{Cursor, Ledger, WakePage, WakeQuery, Written};
 use punctual_core::reason::Reason;
@@ -208,7 +209,7 @@ pub(crate) async fn counts_dead_rows_with_a_reachable_deadline(world: &impl Worl
         let mut row = row(n);
         row.deliver_by = at(1_000 + i64::from(n));
         ledger.create(&row, &payload(n, "{}")).await.unwrap();
-        let claimed = transition::dispatch_claimed(&row, claimer("d", 60), &stamp(1, "d")).expect("claimed");
+        let claimed = transition::dispatch_claimed(&row, claimer("d", 60), Mode::Live, &stamp(1, "d")).expect("claimed");
         ledger.write(&claimed).await.unwrap();
         let message = MessageId::new("m").expect("a message id");
         let queued = transition::queued(&claimed.after, message, &stamp(2, "d")).expect("queued");

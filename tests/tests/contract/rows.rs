@@ -69,6 +69,7 @@ pub(crate) fn row(n: u32) -> Delivery {
         lease_until: None,
         message: None,
         reason: None,
+        shadow: false,
         attempts: Vec::new(),
         granted: 0,
         rescues: 0,

@@ -2,6 +2,7 @@
 
 use punctual_core::attempt::Answer;
 use punctual_core::delivery::Delivery;
+use punctual_core::destination::Mode;
 use punctual_core::id::MessageId;
 use punctual_core::outcome::Class;
 use punctual_core::ports::{Created, Ledger, Written};
@@ -33,7 +34,7 @@ fn delivering(n: u32) -> Delivery {
 }
 
 fn dispatching(n: u32) -> Delivery {
-    transition::dispatch_claimed(&row(n), claimer("dispatch", 60), &stamp(1, "dispatch")).expect("claimed").after
+    transition::dispatch_claimed(&row(n), claimer("dispatch", 60), Mode::Live, &stamp(1, "dispatch")).expect("claimed").after
 }
 
 fn message() -> MessageId {
@@ -46,11 +47,11 @@ pub(crate) async fn a_life_reads_as_written(world: &impl World) {
     let steps: [(&str, Step); 21] = [
         ("asleep", |row| transition::asleep(row, MARGIN)),
         ("released", |row| transition::unheld(row, MARGIN, &stamp(0, "op")).unwrap()),
-        ("claimed", |row| transition::dispatch_claimed(row, claimer("d1", 60), &stamp(1, "d1")).unwrap()),
+        ("claimed", |row| transition::dispatch_claimed(row, claimer("d1", 60), Mode::Live, &stamp(1, "d1")).unwrap()),
         ("queued", |row| transition::queued(row, message(), &stamp(2, "d1")).unwrap()),
-        ("rescued", |row| transition::dispatch_claimed(row, claimer("d2", 90), &stamp(3, "d2")).unwrap()),
+        ("rescued", |row| transition::dispatch_claimed(row, claimer("d2", 90), Mode::Live, &stamp(3, "d2")).unwrap()),
         ("returned", |row| transition::returned(row, Reason::PublishFailed, MARGIN, &stamp(4, "d2")).unwrap()),
-        ("claimed again", |row| transition::dispatch_claimed(row, claimer("d3", 90), &stamp(5, "d3")).unwrap()),
+        ("claimed again", |row| transition::dispatch_claimed(row, claimer("d3", 90), Mode::Live, &stamp(5, "d3")).unwrap()),
         ("delivering", |row| transition::deliver_claimed(row, claimer("c1", 60), &stamp(6, "c1")).unwrap()),
         ("deferred", |row| transition::finished(row, &called(6, 503), retry(), &terms(), 0.5, &stamp(7, "c1")).unwrap()),
         ("delivering again", |row| transition::deliver_claimed(row, claimer("c2", 60), &stamp(40, "c2")).unwrap()),
@@ -70,7 +71,9 @@ pub(crate) async fn a_life_reads_as_written(world: &impl World) {
             after.history.push(line(78, State::Scheduled, "redrive"));
             Transition { before: row.clone(), after }
         }),
-        ("claimed a last time", |row| transition::dispatch_claimed(row, claimer("d4", 200), &stamp(80, "d4")).unwrap()),
+        ("claimed a last time", |row| {
+            transition::dispatch_claimed(row, claimer("d4", 200), Mode::Live, &stamp(80, "d4")).unwrap()
+        }),
         ("delivering a last time", |row| transition::deliver_claimed(row, claimer("c5", 200), &stamp(81, "c5")).unwrap()),
         ("delivered", |row| {
             transition::finished(row, &called(81, 204), Class::Delivered, &terms(), 0.5, &stamp(82, "c5")).unwrap()

@@ -8,6 +8,7 @@ use punctual_adapters::clock::machine_time;
 use punctual_core::acquire::Claimer;
 use punctual_core::clock::Now;
 use punctual_core::delivery::Delivery;
+use punctual_core::destination::Mode;
 use punctual_core::id::{Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Owner};
 use punctual_core::message::Message;
 use punctual_core::ports::{Created, Ledger as _};
@@ -67,7 +68,7 @@ async fn orphan(world: &World, like: &Delivery) -> Delivery {
     let by = Correlation::new("a-test").unwrap();
     let stamp = Stamp { now: Now::exactly(machine_time()), by: by.clone() };
     let claimer = Claimer { owner: Owner::new("a-test").unwrap(), by, until: row.deliver_by };
-    let claimed = dispatch_claimed(&row, claimer, &stamp).unwrap();
+    let claimed = dispatch_claimed(&row, claimer, Mode::Live, &stamp).unwrap();
     world.ledger.write(&claimed).await.unwrap();
     claimed.after
 }

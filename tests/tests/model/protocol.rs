@@ -9,6 +9,7 @@ use punctual_core::acquire::{Acquire, Claimer, can_start};
 use punctual_core::clock::Now;
 use punctual_core::decide::{ForDeliver, ForDispatch, for_deliver, for_dispatch};
 use punctual_core::delivery::Delivery;
+use punctual_core::destination::Mode;
 use punctual_core::id::{Correlation, MessageId, Owner};
 use punctual_core::outcome::{CallResult, Called, classify};
 use punctual_core::reason::Reason;
@@ -100,12 +101,12 @@ fn answer(question: Question, row: &Row, now: Now) -> Reply {
     match question {
         Question::DispatchClaim => {
             let due_by = now.lo.plus(HORIZON);
-            claimed(row, &Acquire::for_dispatch(id(), claimer(now, DISPATCH_LEASE), due_by, now, MARGIN))
+            claimed(row, &Acquire::for_dispatch(id(), claimer(now, DISPATCH_LEASE), Mode::Live, due_by, now, MARGIN))
         }
         Question::DispatchLook => written(match for_dispatch(row, now, now.lo.plus(HORIZON), MARGIN, THRESHOLD) {
             ForDispatch::Bury => return Reply::Bury,
             ForDispatch::Claim | ForDispatch::Rescue => {
-                return to_claim(transition::dispatch_claimed(row, claimer(now, DISPATCH_LEASE), &stamp));
+                return to_claim(transition::dispatch_claimed(row, claimer(now, DISPATCH_LEASE), Mode::Live, &stamp));
             }
             ForDispatch::CloseUnknown => transition::closed_as_unknown(row, &terms(&policy, Duration::ZERO), &stamp),
             ForDispatch::Expire => transition::expired(row, &stamp),

@@ -125,7 +125,7 @@ impl Row {
             *slot = Some(match attempt.answer {
                 Answer::Status(200) => Closed::Accepted,
                 Answer::Unknown => Closed::Unknown,
-                Answer::Status(_) | Answer::Error => Closed::Failed,
+                Answer::Status(_) | Answer::Error | Answer::Shadow => Closed::Failed,
             });
         }
         let handed_over = matches!(d.state, State::Queued | State::Deferred);
@@ -216,6 +216,7 @@ fn template() -> Delivery {
                 lease_until: None,
                 message: MessageId::new("m").ok(),
                 reason: None,
+                shadow: false,
                 attempts: Vec::new(),
                 granted: 0,
                 rescues: 0,

@@ -10,8 +10,9 @@ use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
 use punctual_core::id::{DeliveryId, DestinationId};
-use punctual_core::ports::{Control, Cursor, PortError, Stored};
+use punctual_core::ports::{Control, Cursor, PortError, ShadowPage, ShadowQuery, Stored};
 use punctual_core::settings::{RetryMode, Settings};
+use punctual_core::shadow::ShadowEntry;
 use punctual_core::time::Timestamp;
 
 use super::batch::{Batch, distinct};
@@ -19,7 +20,7 @@ use super::error::port_error;
 use super::expression::Placeholders;
 use super::item::{Item, Reader, number, text};
 use super::meter::{Kind, Meter, Metered};
-use super::{names, query};
+use super::{names, query, shadow};
 
 /// The control table on DynamoDB.
 #[derive(Debug, Clone)]
@@ -190,5 +191,17 @@ impl Control for DynamoControl {
             self.meter.count(what, Kind::Write, answer.consumed_capacity());
         }
         Ok(())
+    }
+
+    async fn post_shadow(&self, entry: &ShadowEntry) -> Result<(), PortError> {
+        let what = "post_shadow";
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(shadow::encode(entry)));
+        let answer = put.return_consumed_capacity(self.meter.wanted()).send().await.map_err(|e| port_error(what, e))?;
+        self.meter.count(what, Kind::Write, answer.consumed_capacity());
+        Ok(())
+    }
+
+    async fn shadow_entries(&self, query: &ShadowQuery) -> Result<ShadowPage, PortError> {
+        shadow::page(self.client.query().table_name(&self.table), &self.meter, query).await
     }
 }

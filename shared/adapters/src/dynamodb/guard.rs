@@ -1,6 +1,7 @@
 //! I translate a claim: its guard into a condition, its change into an update. The meaning is the core's
 //! ([`Guard::admits`], [`Claim::apply`]).
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use punctual_core::acquire::{Acquire, Claim, Guard};
 use punctual_core::state::State;
 
@@ -47,12 +48,15 @@ fn condition(guard: &Guard, p: &mut Placeholders) -> String {
 fn change(claim: &Claim, p: &mut Placeholders) -> String {
     let version = p.name(names::VERSION);
     let until = if claim.state == State::Delivering { names::LEASE_UNTIL } else { names::HELD_UNTIL };
-    let set = [
+    let mut set = vec![
         p.compare(names::STATE, "=", text(claim.state)),
         format!("{version} = {version} + {}", p.value(number(1_u32))),
         p.compare(names::LEASE_OWNER, "=", text(&claim.owner)),
         p.compare(until, "=", text(claim.until)),
         p.append(names::HISTORY, texts(std::slice::from_ref(&claim.entry))),
     ];
+    if claim.shadow {
+        set.push(p.compare(names::SHADOW, "=", AttributeValue::Bool(true)));
+    }
     format!("SET {}", set.join(", "))
 }

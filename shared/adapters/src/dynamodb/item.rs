@@ -76,6 +76,12 @@ impl<'a> Reader<'a> {
         self.optional_number(attribute)?.ok_or_else(|| self.missing(attribute))
     }
 
+    /// A flag; false if it is absent.
+    pub(crate) fn flag(&self, attribute: &str) -> Result<bool, PortError> {
+        let Some(value) = self.item.get(attribute) else { return Ok(false) };
+        value.as_bool().copied().map_err(|_| self.wrong(attribute))
+    }
+
     /// A list of texts; empty if it is absent.
     pub(crate) fn list<T: FromStr>(&self, attribute: &str) -> Result<Vec<T>, PortError> {
         let Some(value) = self.item.get(attribute) else { return Ok(Vec::new()) };

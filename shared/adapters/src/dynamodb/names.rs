@@ -38,6 +38,8 @@ pub(crate) const LEASE_OWNER: &str = "lease_owner";
 pub(crate) const LEASE_UNTIL: &str = "lease_until";
 pub(crate) const MESSAGE: &str = "message_id";
 pub(crate) const REASON: &str = "reason";
+/// Absent unless true.
+pub(crate) const SHADOW: &str = "shadow";
 /// Absent while empty.
 pub(crate) const ATTEMPTS: &str = "attempts";
 /// Absent while zero, as are the next three.
@@ -72,9 +74,16 @@ pub(crate) const ID: &str = "id";
 pub(crate) const KIND_DESTINATION: &str = "destination";
 pub(crate) const KIND_SETTINGS: &str = "settings";
 pub(crate) const KIND_CURSOR: &str = "cursor";
+/// Start of a shadow entry's `kind`; the destination follows.
+pub(crate) const KIND_SHADOW: &str = "shadow#";
 /// `id` of the one settings row.
 pub(crate) const ID_STAGE: &str = "stage";
 pub(crate) const SPEC: &str = "spec";
 pub(crate) const CHANGED: &str = "changed";
 pub(crate) const PAUSED: &str = "paused";
 pub(crate) const RETRY_MODE: &str = "retry_mode";
+pub(crate) const POSTED_AT: &str = "posted_at";
+pub(crate) const ATTEMPT: &str = "attempt";
+pub(crate) const DESTINATION_VERSION: &str = "destination_version";
+pub(crate) const BODY_BYTES: &str = "body_bytes";
+pub(crate) const KEY_IDS: &str = "key_ids";

@@ -59,6 +59,7 @@ pub(crate) fn encode(row: &Delivery) -> Item {
         lease_until,
         message,
         reason,
+        shadow,
         attempts,
         granted,
         rescues,
@@ -92,6 +93,7 @@ pub(crate) fn encode(row: &Delivery) -> Item {
     put(names::LEASE_UNTIL, lease_until.map(text));
     put(names::MESSAGE, message.as_ref().map(text));
     put(names::REASON, reason.map(text));
+    put(names::SHADOW, shadow.then(|| AttributeValue::Bool(true)));
     put(names::ATTEMPTS, (!attempts.is_empty()).then(|| texts(attempts)));
     put(names::GRANTED, counted(granted));
     put(names::RESCUES, counted(rescues));
@@ -147,6 +149,7 @@ fn decode_row(read: &Reader<'_>) -> Result<Delivery, PortError> {
         lease_until: time(names::LEASE_UNTIL)?,
         message: read.optional(names::MESSAGE, MessageId::new)?,
         reason: read.optional(names::REASON, str::parse::<Reason>)?,
+        shadow: read.flag(names::SHADOW)?,
         attempts: read.list(names::ATTEMPTS)?,
         granted: counted(names::GRANTED)?,
         rescues: counted(names::RESCUES)?,

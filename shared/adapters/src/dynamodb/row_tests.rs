@@ -27,7 +27,8 @@ fn reason() -> impl Strategy<Value = Reason> {
 }
 
 fn attempt() -> impl Strategy<Value = Attempt> {
-    let answer = prop_oneof![(100_u16..600).prop_map(Answer::Status), Just(Answer::Error), Just(Answer::Unknown)];
+    let answer =
+        prop_oneof![(100_u16..600).prop_map(Answer::Status), Just(Answer::Error), Just(Answer::Shadow), Just(Answer::Unknown)];
     (1_u32..99, instant(), 0_u64..99_999, answer, reason(), any::<u64>(), "[a-z0-9,]{1,20}|-").prop_map(
         |(number, started_at, took, answer, reason, destination_version, key_ids)| {
             let took = Duration::from_millis(took);
@@ -73,14 +74,14 @@ prop_compose! {
         (deliver_after, deliver_by, next_attempt_at) in (instant(), instant(), instant()),
         (wake_at, held_until, lease_until) in (of(instant()), of(instant()), of(instant())),
         (granted, rescues, death, dlq_sent) in (0_u32..3, 0_u32..3, 0_u32..3, any::<u32>()),
-        late_success in of(any::<u32>()),
+        (late_success, shadow) in (of(any::<u32>()), any::<bool>()),
         attempts in proptest::collection::vec(attempt(), 0..4),
         history in proptest::collection::vec(entry(), 0..6),
     ) -> Delivery {
         Delivery {
             idempotency_key: key.unwrap_or_else(|| IdempotencyKey::from(&id)),
             id, reference, destination, shard, content, state, version, deliver_after, deliver_by, next_attempt_at, wake_at,
-            held_until, lease_owner, lease_until, message, reason, attempts, granted, rescues, late_success, hold, death,
+            held_until, lease_owner, lease_until, message, reason, shadow, attempts, granted, rescues, late_success, hold, death,
             dlq_sent, history,
         }
     }
@@ -108,6 +109,7 @@ fn sample() -> Item {
         lease_until: None,
         message: None,
         reason: None,
+        shadow: false,
         attempts: Vec::new(),
         granted: 0,
         rescues: 0,

@@ -6,8 +6,9 @@ use std::sync::Mutex;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::Destination;
 use punctual_core::id::DestinationId;
-use punctual_core::ports::{Control, Cursor, PortError, Stored};
+use punctual_core::ports::{Control, Cursor, PortError, ShadowPage, ShadowQuery, Stored};
 use punctual_core::settings::Settings;
+use punctual_core::shadow::{ShadowEntry, ShadowPlace};
 
 use super::locked;
 
@@ -22,6 +23,7 @@ struct Tables {
     destinations: BTreeMap<DestinationId, Destination>,
     settings: Settings,
     cursors: BTreeMap<Lane, Cursor>,
+    shadow: BTreeMap<(DestinationId, ShadowPlace), ShadowEntry>,
 }
 
 impl MemoryControl {
@@ -67,5 +69,20 @@ impl Control for MemoryControl {
             None => tables.cursors.remove(lane),
         };
         Ok(())
+    }
+
+    async fn post_shadow(&self, entry: &ShadowEntry) -> Result<(), PortError> {
+        locked(&self.tables).shadow.insert((entry.destination.clone(), entry.place()), entry.clone());
+        Ok(())
+    }
+
+    async fn shadow_entries(&self, query: &ShadowQuery) -> Result<ShadowPage, PortError> {
+        let tables = locked(&self.tables);
+        let wanted = tables.shadow.iter().filter(|((destination, place), _)| {
+            *destination == query.destination
+                && (query.from..query.until).contains(&place.deliver_after)
+                && query.start.as_ref().is_none_or(|start| place > start)
+        });
+        Ok(ShadowPage { entries: wanted.map(|(_, entry)| entry.clone()).collect(), next: None })
     }
 }

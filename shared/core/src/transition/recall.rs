@@ -49,6 +49,8 @@ pub fn rescheduled(row: &Delivery, to: Instants, margin: Duration, stamp: &Stamp
     after.held_until = None;
     after.message = None;
     after.rescues = 0;
+    // Other instants: whatever was shadowed before does not decide on them.
+    after.shadow = false;
     let waits = row.next_attempt_at > row.deliver_after;
     after.next_attempt_at = if waits { row.next_attempt_at.max(to.deliver_after) } else { to.deliver_after };
     after.deliver_after = to.deliver_after;
@@ -61,7 +63,9 @@ pub fn rescheduled(row: &Delivery, to: Instants, margin: Duration, stamp: &Stamp
 /// or was lost on the way.
 #[must_use]
 pub fn may_have_been_delivered(row: &Delivery) -> bool {
-    row.attempts.iter().any(|attempt| {
+    // A stamped row was never sent to a receiver.
+    let sent = !row.shadow;
+    sent && row.attempts.iter().any(|attempt| {
         attempt.answer == Answer::Unknown || matches!(attempt.reason, Reason::Timeout | Reason::ConnectionCut | Reason::Accepted)
     })
 }
@@ -117,6 +121,7 @@ mod tests {
             lease_until: None,
             message: None,
             reason: None,
+            shadow: false,
             attempts: Vec::new(),
             granted: 0,
             rescues: 3,
