@@ -2,7 +2,7 @@
 
 use futures::FutureExt as _;
 use punctual_core::delivery::Delivery;
-use punctual_core::destination::Mode;
+use punctual_core::destination::{Destination, Mode};
 use punctual_core::id::DeliveryId;
 use punctual_core::ports::{Acquired, Control as _, Ledger as _, PortError, WakeQuery, Written};
 
@@ -72,6 +72,9 @@ impl Inner {
                 if destination.paused.is_some() {
                     self.count("destination paused");
                 }
+                if destination.changed.why == "promoted" {
+                    self.count("destination promoted");
+                }
                 stored.map_or(Answer::Fault, Answer::Stored)
             }
             Effect::Cursors => at_once(self.control.cursors()).map_or(Answer::Fault, Answer::Cursors),
@@ -126,12 +129,19 @@ impl Inner {
         }
     }
 
-    fn saw(&mut self, actor: u32, destinations: &[punctual_core::destination::Destination]) {
-        if let Some(facts) = self.facts.get_mut(&actor) {
-            facts.saw_budget = destinations.iter().map(|d| (d.spec.id.clone(), d.spec.retry.attempts)).collect();
-            let shadow = destinations.iter().filter(|d| d.spec.mode == Mode::Shadow);
-            facts.saw_shadow = shadow.map(|d| d.spec.id.clone()).collect();
-            facts.saw_paused = destinations.iter().filter(|d| d.paused.is_some()).map(|d| d.spec.id.clone()).collect();
+    /// What an actor has read last of each destination.
+    fn saw(&mut self, actor: u32, destinations: &[Destination]) {
+        let Some(facts) = self.facts.get_mut(&actor) else { return };
+        for d in destinations {
+            let id = &d.spec.id;
+            facts.saw_budget.insert(id.clone(), d.spec.retry.attempts);
+            for (set, is) in [(&mut facts.saw_paused, d.paused.is_some()), (&mut facts.saw_shadow, d.spec.mode == Mode::Shadow)] {
+                if is {
+                    set.insert(id.clone());
+                } else {
+                    set.remove(id);
+                }
+            }
         }
     }
 

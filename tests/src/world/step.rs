@@ -327,7 +327,8 @@ fn on_delivery(action: &str, reminder: u8) -> serde_json::Value {
 }
 
 fn on_destination(action: &str, destination: u8) -> serde_json::Value {
-    json!({"action": action, "by": "sim", "why": "drill", "destination_id": format!("r{}", destination % DESTINATIONS)})
+    let why = if action == "promote" { "promoted" } else { "drill" };
+    json!({"action": action, "by": "sim", "why": why, "destination_id": format!("r{}", destination % DESTINATIONS)})
 }
 
 impl Inner {
