@@ -27,6 +27,8 @@ mod messages;
 mod permissions;
 #[path = "flows/races.rs"]
 mod races;
+#[path = "flows/shadow.rs"]
+mod shadow;
 #[path = "flows/waiting.rs"]
 mod waiting;
 #[path = "flows/world.rs"]
