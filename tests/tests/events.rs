@@ -91,6 +91,9 @@ fn refusal(function: &str, event: &RawValue) -> Option<FieldError> {
             Err(error) => Some(error),
         },
         "operate" => punctual_operate::input::read(event).err().map(|errors| errors.into_iter().next().expect("an error")),
+        "inspect" if event.get().contains("\"shadow_report\"") => {
+            punctual_inspect::shadow::read(event).err().map(|errors| errors.into_iter().next().expect("an error"))
+        }
         "inspect" => punctual_flows::input::action(event, &["explain"])
             .and_then(|_| strict::<ExplainInput>(event, ""))
             .and_then(|input| {
@@ -187,7 +190,7 @@ fn events_name_what_other_events_make() {
     for event in of_function("operate") {
         match punctual_operate::input::read(&event.raw).expect("an input") {
             Action::PutDestination(_) => {}
-            Action::Pause(input) | Action::Resume(input) => {
+            Action::Pause(input) | Action::Resume(input) | Action::Promote(input) => {
                 assert!(destinations.contains_key(&input.destination_id), "{}", event.name);
             }
             Action::Hold(input) | Action::Release(input) => assert_eq!(&input.delivery_id, one, "{}", event.name),

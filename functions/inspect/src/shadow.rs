@@ -50,21 +50,24 @@ fn period(input: &ShadowReportInput) -> Result<Period, FieldError> {
     }
 }
 
+/// Reads and checks an event.
+///
+/// # Errors
+/// Every [`FieldError`] that can be told from the input alone.
+pub fn read(event: &RawValue) -> Result<(ShadowReportInput, Period, Calendar), Vec<FieldError>> {
+    let one = |error| vec![error];
+    let input: ShadowReportInput = strict(event, "").map_err(one)?;
+    let period = period(&input).map_err(one)?;
+    let calendar = strict::<CalendarInput>(&input.calendar, "calendar").map_err(one)?.check("calendar")?;
+    Ok((input, period, calendar))
+}
+
 impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
     pub(crate) async fn shadow_report(&self, event: &RawValue) -> Result<Response, FlowError> {
-        let input: ShadowReportInput = match strict(event, "") {
-            Ok(input) => input,
-            Err(error) => return Ok(Response::refused(error)),
+        let (input, period, calendar) = match read(event) {
+            Ok(read) => read,
+            Err(errors) => return Ok(Response::wrong(errors)),
         };
-        let period = match period(&input) {
-            Ok(period) => period,
-            Err(error) => return Ok(Response::refused(error)),
-        };
-        let calendar =
-            match strict::<CalendarInput>(&input.calendar, "calendar").map_err(|e| vec![e]).and_then(|c| c.check("calendar")) {
-                Ok(calendar) => calendar,
-                Err(errors) => return Ok(Response::wrong(errors)),
-            };
         let (Some(from), Some(until)) = (calendar.start_of(period.from), calendar.start_of(period.until)) else {
             return Ok(Response::refused(FieldError::new("out_of_bounds", "from", "a day of the years 2000 to 9999")));
         };

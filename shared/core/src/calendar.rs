@@ -3,10 +3,13 @@
 //! Hours are half open: at the opening instant it is open, at the closing one it is not. The zone's rules are bundled.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::tz::TimeZone;
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::destination::FieldError;
 use crate::time::Timestamp;
@@ -16,19 +19,56 @@ const MOST_HOLIDAYS: usize = 2_000;
 /// The most intervals of one weekday.
 const MOST_INTERVALS: usize = 8;
 
-/// A holiday as it is written: a date, or a date with its name.
+/// A holiday as it is written: `"2026-12-25"`, or `{"date": "2026-12-25", "name": "Christmas Day"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub enum HolidayInput {
-    /// `"2026-12-25"`.
-    Date(String),
-    /// `{"date": "2026-12-25", "name": "Christmas Day"}`.
-    Named {
-        /// The day.
-        date: String,
-        /// What it is called; at most 64 characters.
-        name: String,
-    },
+#[serde(deny_unknown_fields)]
+pub struct HolidayInput {
+    /// The day.
+    pub date: String,
+    /// What it is called; at most 64 characters.
+    #[serde(default)]
+    pub name: String,
+}
+
+/// Reads a date alone as a holiday without a name.
+fn holidays<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HolidayInput>, D::Error> {
+    struct Either(HolidayInput);
+    impl<'de> Deserialize<'de> for Either {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Visit;
+            impl<'de> Visitor<'de> for Visit {
+                type Value = Either;
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("a date, or an object with date and name")
+                }
+                fn visit_str<E: de::Error>(self, date: &str) -> Result<Either, E> {
+                    Ok(Either(HolidayInput { date: date.to_owned(), name: String::new() }))
+                }
+                fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Either, A::Error> {
+                    HolidayInput::deserialize(MapAccessDeserializer::new(map)).map(Either)
+                }
+            }
+            deserializer.deserialize_any(Visit)
+        }
+    }
+    Ok(Vec::<Either>::deserialize(deserializer)?.into_iter().map(|Either(holiday)| holiday).collect())
+}
+
+/// The intervals of one day: `["09:00", "17:00"]` each, in order and apart; at most 8. `24:00` closes with the day.
+pub type Intervals = Vec<[String; 2]>;
+
+/// Opening hours as they are written. A day left out is closed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "the days of the week")]
+pub struct HoursInput {
+    pub mon: Intervals,
+    pub tue: Intervals,
+    pub wed: Intervals,
+    pub thu: Intervals,
+    pub fri: Intervals,
+    pub sat: Intervals,
+    pub sun: Intervals,
 }
 
 /// A calendar as it is written.
@@ -37,10 +77,10 @@ pub enum HolidayInput {
 pub struct CalendarInput {
     /// An IANA zone, like `Europe/London`.
     pub time_zone: String,
-    /// For `mon` to `sun`: intervals `["09:00", "17:00"]`, in order, apart; at most 8 a day. A day left out is closed.
-    pub hours: BTreeMap<String, Vec<[String; 2]>>,
+    /// When it is open.
+    pub hours: HoursInput,
     /// Days on which it is closed whatever the hours say; at most 2,000.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "holidays")]
     pub holidays: Vec<HolidayInput>,
 }
 
@@ -60,7 +100,12 @@ enum Close {
     EndOfDay,
 }
 
-const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+impl HoursInput {
+    fn days(&self) -> [(&'static str, &Intervals); 7] {
+        let Self { mon, tue, wed, thu, fri, sat, sun } = self;
+        [("mon", mon), ("tue", tue), ("wed", wed), ("thu", thu), ("fri", fri), ("sat", sat), ("sun", sun)]
+    }
+}
 
 impl CalendarInput {
     /// Validates it. `field` is where the calendar stands in the input, like `calendar`.
@@ -74,15 +119,10 @@ impl CalendarInput {
             errors.push(FieldError::new("unknown_time_zone", format!("{field}.time_zone"), "an IANA zone, like Europe/London"));
         }
         let mut hours: [Vec<(Time, Close)>; 7] = Default::default();
-        for (day, intervals) in &self.hours {
-            let at = format!("{field}.hours.{day}");
-            let Some(slot) = DAYS.iter().position(|known| known == day).and_then(|i| hours.get_mut(i)) else {
-                errors.push(FieldError::new("unknown_weekday", at, "mon, tue, wed, thu, fri, sat or sun"));
-                continue;
-            };
+        for (slot, (day, intervals)) in hours.iter_mut().zip(self.hours.days()) {
             match read_intervals(intervals) {
                 Ok(read) => *slot = read,
-                Err(problem) => errors.push(FieldError::new("invalid_hours", at, problem)),
+                Err(problem) => errors.push(FieldError::new("invalid_hours", format!("{field}.hours.{day}"), problem)),
             }
         }
         let mut holidays = BTreeMap::new();
@@ -90,12 +130,9 @@ impl CalendarInput {
             errors.push(FieldError::new("out_of_bounds", format!("{field}.holidays"), format!("at most {MOST_HOLIDAYS}")));
         }
         for (i, holiday) in self.holidays.iter().take(MOST_HOLIDAYS).enumerate() {
-            let (date, name) = match holiday {
-                HolidayInput::Date(date) => (date, ""),
-                HolidayInput::Named { date, name } => (date, name.as_str()),
-            };
+            let HolidayInput { date, name } = holiday;
             match date.parse::<Date>() {
-                Ok(day) if name.chars().count() <= 64 => _ = holidays.insert(day, name.to_owned()),
+                Ok(day) if name.chars().count() <= 64 => _ = holidays.insert(day, name.clone()),
                 Ok(_) => {
                     errors.push(FieldError::new("out_of_bounds", format!("{field}.holidays[{i}].name"), "at most 64 characters"));
                 }
@@ -232,12 +269,12 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let wrong = input(
-            r#"{"time_zone":"Europe/Londinium","hours":{"monday":[],"mon":[["9:00","17:00"]],"tue":[["09:00","09:00"]],
+            r#"{"time_zone":"Europe/Londinium","hours":{"mon":[["9:00","17:00"]],"tue":[["09:00","09:00"]],
                 "wed":[["09:00","12:00"],["11:00","13:00"]],"thu":[["09:00","25:00"]],"fri":[["09:00","24:00"]]},
                 "holidays":["2026-02-30"]}"#,
         );
         let fields: Vec<String> = wrong.check("calendar").expect_err("wrong").into_iter().map(|e| e.field).collect();
-        let expected = ["time_zone", "hours.mon", "hours.monday", "hours.thu", "hours.tue", "hours.wed", "holidays[0]"];
+        let expected = ["time_zone", "hours.mon", "hours.tue", "hours.wed", "hours.thu", "holidays[0]"];
         assert_eq!(fields, expected.map(|field| format!("calendar.{field}")));
     }
 }

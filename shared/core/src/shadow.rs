@@ -283,7 +283,8 @@ mod tests {
         let good = entry("2026-05-22T09:00:00.000Z");
         let late = ShadowEntry { posted_at: at("2026-05-22T09:01:00.001Z"), ..good.clone() };
         let early = ShadowEntry { posted_at: at("2026-05-22T08:59:59.999Z"), ..good.clone() };
-        let cases: [(&str, &str, Vec<ShadowEntry>, usize, &str, Vec<Objection>); 9] = [
+        type Case = (&'static str, &'static str, Vec<ShadowEntry>, usize, &'static str, Vec<Objection>);
+        let cases: [Case; 9] = [
             ("2026-05-22", "2026-05-28", vec![good.clone()], 0, "2026-06-30", vec![Objection::PeriodTooShort]),
             ("2026-05-21", "2026-05-28", vec![good.clone()], 0, "2026-05-27", vec![Objection::PeriodNotOver]),
             (

@@ -171,4 +171,27 @@ pub const ALL: &[Mutant] = &[
             put: "",
         }],
     },
+    Mutant {
+        name: "the receiver is called in shadow mode",
+        patches: &[Patch {
+            file: ATTEMPT,
+            find: "        let result = if row.shadow {",
+            put: "        let result = if row.shadow && row.attempts.len() > 99 {",
+        }],
+    },
+    Mutant {
+        name: "a called row is stamped as shadow",
+        patches: &[
+            Patch {
+                file: ACQUIRE,
+                find: "        let closed_attempts = (mode == Mode::Shadow).then_some(0);",
+                put: "        let closed_attempts = None;",
+            },
+            Patch {
+                file: TRANSITION,
+                find: "    after.shadow |= mode == Mode::Shadow && row.attempts.is_empty();",
+                put: "    after.shadow |= mode == Mode::Shadow;",
+            },
+        ],
+    },
 ];
