@@ -8,11 +8,12 @@ use punctual_adapters::webhook::{HeaderInput, headers};
 use punctual_core::acquire::can_start;
 use punctual_core::clock::Now;
 use punctual_core::delivery::{Delivery, Payload};
-use punctual_core::destination::{Change, Destination, Pause};
+use punctual_core::destination::Destination;
 use punctual_core::id::Correlation;
 use punctual_core::outcome::{CallResult, Called, Class, classify};
-use punctual_core::ports::{Control, DeadLetters, Ledger, Queue, Request, Secrets, Stored, Time, Webhook, Written};
+use punctual_core::ports::{Control, DeadLetters, Ledger, Queue, Request, Secrets, Time, Webhook, Written};
 use punctual_core::reason::Reason;
+use punctual_core::rejections::Seen;
 use punctual_core::shadow::ShadowEntry;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -22,6 +23,7 @@ use punctual_flows::fault::{self, Point};
 use punctual_flows::guarded::{read_until, write_until};
 use punctual_flows::{FlowError, chain};
 
+use crate::pause::Outcome;
 use crate::tally::Tally;
 use crate::{Deliver, Disposition};
 
@@ -68,6 +70,8 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         fault::point(Point::Called, &row.id);
         let now = begun.stamp(self.time, &self.by).now;
         let class = classify(&called.result, &destination.spec.classes, now);
+        let outcome = |seen| Outcome { destination: destination.spec.id.clone(), version: destination.version, seen };
+        tally.outcomes.extend(Seen::of(&called.result, class).map(outcome));
         let number = row.next_attempt();
         tracing::info!(by = %self.by, delivery_id = %row.id, destination_id = %row.destination, attempt = number,
             reason = %class.reason(), took_ms = u64::try_from(called.took.as_millis()).unwrap_or(u64::MAX), "attempted");
@@ -103,7 +107,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         };
         count(&after, tally);
         if matches!(class, Class::Dead { pause: true, .. }) {
-            self.pause(destination, class.reason()).await;
+            self.pause(destination, class.reason().meaning(), tally).await;
         }
         self.dispose(after).await
     }
@@ -249,27 +253,6 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         tracing::error!(by = %self.by, delivery_id = %row.id, attempt = evidence.number, reason = %evidence.reason,
             "late evidence could not be recorded: too many lost races");
         Ok(Disposition::Acknowledge)
-    }
-
-    /// Pauses a destination for review. A lost race is fine: somebody wrote it meanwhile, and the next 410 tries again.
-    async fn pause(&self, destination: &Destination, reason: Reason) {
-        let Ok(now) = self.time.now() else { return };
-        let (by, why) = (format!("deliver {}", self.by), reason.meaning().to_owned());
-        let paused = Destination {
-            paused: Some(Pause { since: now.lo, by: by.clone(), why: why.clone() }),
-            changed: Change { at: now.lo, by, why },
-            version: destination.version.saturating_add(1),
-            ..destination.clone()
-        };
-        match self.control.put_destination(&paused, destination.version).await {
-            Ok(Stored::Done) => {
-                tracing::error!(by = %self.by, destination_id = %destination.spec.id, %reason, "a destination is paused")
-            }
-            Ok(Stored::Conflict) => {}
-            Err(error) => {
-                tracing::error!(by = %self.by, destination_id = %destination.spec.id, error = %chain(&error), "a destination could not be paused");
-            }
-        }
     }
 }
 

@@ -9,7 +9,8 @@ use futures::future::{Either, join_all, select};
 use punctual_core::destination::Destination;
 use punctual_core::id::DestinationId;
 use punctual_core::message::{Message, MessageError};
-use punctual_core::ports::{Control, DeadLetters, Ledger, PortError, Queue, Secrets, Time, Webhook};
+use punctual_core::ports::{Control, DeadLetters, Ledger, PortError, Queue, Secrets, Time, Watched, Webhook};
+use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
 use punctual_core::time::Timestamp;
 use punctual_flows::chain;
@@ -22,18 +23,30 @@ use crate::{Deliver, Disposition};
 pub const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// Whatever a record does, the batch is answered when this little of the invocation is left.
 const BATCH_RESERVE: Duration = Duration::from_millis(400);
+/// What the calls came to is noted until this little of the invocation is left.
+const NOTE_RESERVE: Duration = Duration::from_millis(200);
 /// The longest visibility that a received message is given here.
 const MAX_HIDE_SECONDS: u64 = 900;
 
 /// What all records of a batch share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Known {
     /// The destinations that the messages name, as of now.
     pub destinations: BTreeMap<DestinationId, Destination>,
     /// Those of them that cannot be read: their records wait, and take no other along.
     pub unreadable: BTreeSet<DestinationId>,
+    /// How their receivers answered last, where a rejection was among it.
+    pub rejections: BTreeMap<DestinationId, Rejections>,
     /// The switches, as of now.
     pub settings: Settings,
+}
+
+impl Known {
+    fn learn(&mut self, watched: Watched) {
+        self.destinations.extend(watched.destinations.into_iter().map(|d| (d.spec.id.clone(), d)));
+        self.rejections.extend(watched.rejections);
+        self.settings = watched.settings;
+    }
 }
 
 /// One received message.
@@ -70,14 +83,18 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             records.iter().filter_map(|r| r.message.as_ref().ok()).map(|m| m.destination_id.clone()).collect();
         let mut tally = Tally { received: records.len(), ..Tally::default() };
         let dispositions = match self.known(&ids).await {
-            Ok(known) => {
+            Ok(mut known) => {
+                self.pause_before_calls(&mut known, &mut tally).await;
                 let done = join_all(records.iter().map(|record| self.record(record, &known))).await;
-                done.into_iter()
+                let dispositions = done
+                    .into_iter()
                     .map(|(disposition, part)| {
-                        tally.add(&part);
+                        tally.add(part);
                         disposition
                     })
-                    .collect()
+                    .collect();
+                self.note_in_time(&known, &mut tally).await;
+                dispositions
             }
             Err(error) => {
                 tracing::error!(by = %self.by, error = %chain(&error), "the control table cannot be read; the batch is seen again");
@@ -90,19 +107,13 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
 
     /// Looks the destinations up, in one read. Where one of them is corrupt they are looked up one by one.
     async fn known(&self, ids: &[DestinationId]) -> Result<Known, PortError> {
-        let mut known = Known { destinations: BTreeMap::new(), unreadable: BTreeSet::new(), settings: Settings::default() };
-        match self.control.lookup(ids).await {
-            Ok((destinations, settings)) => {
-                known.destinations = destinations.into_iter().map(|d| (d.spec.id.clone(), d)).collect();
-                known.settings = settings;
-            }
+        let mut known = Known::default();
+        match self.control.watch(ids).await {
+            Ok(watched) => known.learn(watched),
             Err(PortError::Corrupt { .. }) => {
                 for id in ids.iter().collect::<BTreeSet<_>>() {
-                    match self.control.lookup(std::slice::from_ref(id)).await {
-                        Ok((destinations, settings)) => {
-                            known.destinations.extend(destinations.into_iter().map(|d| (d.spec.id.clone(), d)));
-                            known.settings = settings;
-                        }
+                    match self.control.watch(std::slice::from_ref(id)).await {
+                        Ok(watched) => known.learn(watched),
                         Err(error @ PortError::Corrupt { .. }) => {
                             tracing::error!(by = %self.by, destination_id = %id, error = %error, "a destination cannot be read");
                             known.unreadable.insert(id.clone());
@@ -114,6 +125,18 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             Err(error) => return Err(error),
         }
         Ok(known)
+    }
+
+    /// A batch is answered in time, noted or not.
+    async fn note_in_time(&self, known: &Known, tally: &mut Tally) {
+        if tally.outcomes.is_empty() {
+            return;
+        }
+        let budget = self.time.time_left().saturating_sub(NOTE_RESERVE);
+        let note = pin!(self.note(known, tally));
+        if let Either::Right(_) = select(note, pin!(self.time.pause(budget))).await {
+            tracing::error!(by = %self.by, "what the receivers answered could not be noted within the invocation");
+        }
     }
 
     async fn record(&self, record: &Record<'_>, known: &Known) -> (Disposition, Tally) {

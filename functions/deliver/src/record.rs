@@ -1,6 +1,5 @@
 //! I take one record from its text to a claimed row, in the order of cost: what can be decided without a write first.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use punctual_core::acquire::{Acquire, Claimer, can_start};
@@ -265,7 +264,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     async fn elsewhere_or_dead(&self, row: Delivery, record: &Record<'_>, tally: &mut Tally) -> Result<Disposition, FlowError> {
         let (destinations, settings) = self.control.lookup(std::slice::from_ref(&row.destination)).await?;
         if let Some(destination) = destinations.into_iter().next() {
-            let known = Known { destinations: BTreeMap::new(), unreadable: BTreeSet::new(), settings };
+            let known = Known { settings, ..Known::default() };
             return self.settle(row, &destination, record, &known, tally).await;
         }
         self.without_any(row, settings, tally).await

@@ -1,10 +1,15 @@
 //! I count what happened in a batch; the counts become metrics.
 
+use std::collections::BTreeSet;
+
 use punctual_adapters::telemetry::metric;
+use punctual_core::id::DestinationId;
 use serde::Serialize;
 
+use crate::pause::Outcome;
+
 /// Counts of one record or of a whole batch.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Records received.
     pub received: usize,
@@ -38,11 +43,16 @@ pub struct Tally {
     pub secret_unavailable: usize,
     /// Records that failed for a passing reason.
     pub failed: usize,
+    /// Destinations that were paused here.
+    pub paused: BTreeSet<DestinationId>,
+    /// What the calls came to, until it is noted.
+    #[serde(skip)]
+    pub outcomes: Vec<Outcome>,
 }
 
 impl Tally {
     /// Adds another tally.
-    pub fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: Self) {
         self.received += other.received;
         self.called += other.called;
         self.delivered += other.delivered;
@@ -59,6 +69,8 @@ impl Tally {
         self.malformed += other.malformed;
         self.secret_unavailable += other.secret_unavailable;
         self.failed += other.failed;
+        self.paused.extend(other.paused);
+        self.outcomes.extend(other.outcomes);
     }
 
     /// The metrics of a batch: every name in [`metric::OF_DELIVER`].
@@ -73,6 +85,7 @@ impl Tally {
             (metric::SUPPRESSED, self.suppressed as f64),
             (metric::SHADOWED, self.shadowed as f64),
             (metric::SECRET_UNAVAILABLE, self.secret_unavailable as f64),
+            (metric::DESTINATION_PAUSED, self.paused.len() as f64),
         ]
     }
 }

@@ -38,12 +38,15 @@ pub mod metric {
     pub const SHADOWED: &str = "Shadowed";
     /// Deliver: attempts not made for want of a signing secret.
     pub const SECRET_UNAVAILABLE: &str = "SecretUnavailable";
+    /// Deliver: destinations that it paused, after a 410 or too many rejections.
+    pub const DESTINATION_PAUSED: &str = "DestinationPaused";
 
     /// What dispatch emits in every run.
     pub const OF_DISPATCH: &[&str] =
         &[DISPATCH_HEARTBEAT, OLDEST_OVERDUE_SECONDS, EXPIRED, DEAD, DEAD_REACHABLE, CLAIMED, PUBLISHED, RESCUED];
     /// What deliver emits in every invocation.
-    pub const OF_DELIVER: &[&str] = &[DELIVERED, DEFERRED, DEAD, EXPIRED, SUPPRESSED, SHADOWED, SECRET_UNAVAILABLE];
+    pub const OF_DELIVER: &[&str] =
+        &[DELIVERED, DEFERRED, DEAD, EXPIRED, SUPPRESSED, SHADOWED, SECRET_UNAVAILABLE, DESTINATION_PAUSED];
 }
 
 /// The dimensions of every metric, in the order in which they are declared.

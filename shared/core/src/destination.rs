@@ -15,6 +15,7 @@ use crate::admission::Capacity;
 use crate::delivery::Lane;
 use crate::id::DestinationId;
 use crate::outcome::StatusClass;
+use crate::rejections::{MOST_RESULTS, PauseAfter};
 use crate::retry::RetryPolicy;
 use crate::time::Timestamp;
 
@@ -79,6 +80,9 @@ pub struct Spec {
     /// When and how often failed attempts are repeated.
     #[serde(default)]
     pub retry: RetryPolicy,
+    /// After how many rejections the destination is paused by itself.
+    #[serde(default)]
+    pub pause_after: PauseAfter,
     /// The receiver's contract where it differs: status to class.
     #[serde(default)]
     pub classes: BTreeMap<u16, StatusClass>,
@@ -210,6 +214,9 @@ impl Spec {
         bounds("retry.base_ms", self.retry.base_ms, 100, 3_600_000);
         bounds("retry.cap_ms", self.retry.cap_ms, self.retry.base_ms.clamp(100, 3_600_000), 86_400_000);
         bounds("retry.attempts", u64::from(self.retry.attempts), 1, 20);
+        bounds("pause_after.of_last", u64::from(self.pause_after.of_last), 1, u64::from(MOST_RESULTS));
+        let most = u64::from(self.pause_after.of_last.clamp(1, MOST_RESULTS));
+        bounds("pause_after.rejected", u64::from(self.pause_after.rejected), 1, most);
         for status in self.classes.keys() {
             bounds(&format!("classes.{status}"), u64::from(*status), 100, 599);
         }
@@ -324,13 +331,23 @@ mod tests {
     fn problems_name_the_field() {
         let spec = spec(
             r#"{"id":"acme","url":"http://x/","secrets":["other/x"],"total_timeout_ms":1,"rate_per_second":0,
-                "shards":99,"retry":{"attempts":0},"classes":{"99":"retry"}}"#,
+                "shards":99,"retry":{"attempts":0},"pause_after":{"rejected":65,"of_last":70},"classes":{"99":"retry"}}"#,
         )
         .expect("a spec");
         let fields: Vec<String> = spec.problems(&rules()).into_iter().map(|p| p.field).collect();
         assert_eq!(
             fields,
-            ["url", "secrets[0]", "total_timeout_ms", "rate_per_second", "shards", "retry.attempts", "classes.99"]
+            [
+                "url",
+                "secrets[0]",
+                "total_timeout_ms",
+                "rate_per_second",
+                "shards",
+                "retry.attempts",
+                "pause_after.of_last",
+                "pause_after.rejected",
+                "classes.99"
+            ]
         );
     }
 
@@ -338,6 +355,8 @@ mod tests {
     fn unknown_fields_are_errors() {
         let error = spec(r#"{"id":"a","url":"https://x/","secrets":[],"ttl":1}"#).expect_err("strict");
         assert!(error.contains("ttl"), "{error}");
+        let error = spec(r#"{"id":"a","url":"https://x/","secrets":[],"pause_after":{"window":1}}"#).expect_err("strict");
+        assert!(error.contains("window"), "{error}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, R
 use crate::message::Message;
 use crate::outcome::{CallResult, Failure};
 use crate::reason::Reason;
+use crate::rejections::Rejections;
 use crate::settings::Settings;
 use crate::shadow::{ShadowEntry, ShadowPlace};
 use crate::signature::Secret;
@@ -164,6 +165,17 @@ pub enum Stored {
     Conflict,
 }
 
+/// What deliver must know of the destinations of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Watched {
+    /// Those that exist.
+    pub destinations: Vec<Destination>,
+    /// How their receivers answered last, where a rejection was among it.
+    pub rejections: Vec<(DestinationId, Rejections)>,
+    /// The switches.
+    pub settings: Settings,
+}
+
 /// Which part of a destination's shadow entries to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShadowQuery {
@@ -192,6 +204,14 @@ pub trait Control: Send + Sync {
     fn destinations(&self) -> impl Future<Output = Result<Vec<Destination>, PortError>> + Send;
     /// The named destinations (those that exist) and the switches, as of now.
     fn lookup(&self, ids: &[DestinationId]) -> impl Future<Output = Result<(Vec<Destination>, Settings), PortError>> + Send;
+    /// The same with what deliver must know besides, in one read. Rejections that cannot be read are left out and reported.
+    fn watch(&self, ids: &[DestinationId]) -> impl Future<Output = Result<Watched, PortError>> + Send;
+    /// Writes a destination's rejections if the stored ones are one version older (version 1: there must be none).
+    fn note_rejections(
+        &self,
+        id: &DestinationId,
+        rejections: &Rejections,
+    ) -> impl Future<Output = Result<Stored, PortError>> + Send;
     /// Writes a destination if its stored version is `expected` (0: it must not exist).
     fn put_destination(&self, destination: &Destination, expected: u64)
     -> impl Future<Output = Result<Stored, PortError>> + Send;

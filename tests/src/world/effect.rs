@@ -12,7 +12,8 @@ use punctual_core::delivery::{Delivery, Lane, Payload};
 use punctual_core::destination::Destination;
 use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference};
 use punctual_core::outcome::{CallResult, Failure};
-use punctual_core::ports::{Acquired, Created, Cursor, Outgoing, Partition, Stored, WakePage, WakeQuery, Written};
+use punctual_core::ports::{Acquired, Created, Cursor, Outgoing, Partition, Stored, WakePage, WakeQuery, Watched, Written};
+use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
 use punctual_core::shadow::ShadowEntry;
 use punctual_core::time::Timestamp;
@@ -35,6 +36,8 @@ pub(super) enum Effect {
     CountDead(Timestamp),
     Destinations,
     Lookup(Vec<DestinationId>),
+    Watch(Vec<DestinationId>),
+    NoteRejections(DestinationId, Box<Rejections>),
     PutDestination(Box<Destination>, u64),
     Cursors,
     KeepCursor(Lane, Option<Cursor>),
@@ -74,6 +77,8 @@ impl Effect {
             Self::CountDead(_) => "count dead".into(),
             Self::Destinations => "destinations".into(),
             Self::Lookup(_) => "lookup".into(),
+            Self::Watch(_) => "watch".into(),
+            Self::NoteRejections(id, noted) => format!("note rejections {id} v{} {}", noted.version, noted.results),
             Self::PutDestination(d, _) => {
                 format!("put destination {} v{}{}", d.spec.id, d.version, if d.paused.is_some() { " paused" } else { "" })
             }
@@ -106,6 +111,7 @@ impl Effect {
             Self::Create(..)
                 | Self::Acquire(_)
                 | Self::Write(_)
+                | Self::NoteRejections(..)
                 | Self::PutDestination(..)
                 | Self::PostShadow(_)
                 | Self::Publish(_)
@@ -138,6 +144,7 @@ pub(super) enum Answer {
     Count(u64),
     Destinations(Vec<Destination>),
     Found(Vec<Destination>, Settings),
+    Watched(Watched),
     Stored(Stored),
     Cursors(Vec<(Lane, Cursor)>),
     Published(Vec<Option<MessageId>>),

@@ -67,6 +67,15 @@ impl Inner {
                 self.saw(actor, found.as_ref().map(|(found, _)| found.as_slice()).unwrap_or_default());
                 found.map_or(Answer::Fault, |(found, settings)| Answer::Found(found, settings))
             }
+            Effect::Watch(ids) => {
+                let watched = at_once(self.control.watch(ids));
+                self.saw(actor, watched.as_ref().map(|watched| watched.destinations.as_slice()).unwrap_or_default());
+                watched.map_or(Answer::Fault, Answer::Watched)
+            }
+            Effect::NoteRejections(id, rejections) => {
+                self.count("rejections noted");
+                at_once(self.control.note_rejections(id, rejections)).map_or(Answer::Fault, Answer::Stored)
+            }
             Effect::PutDestination(destination, expected) => {
                 let stored = at_once(self.control.put_destination(destination, *expected));
                 if destination.paused.is_some() {

@@ -12,8 +12,9 @@ use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference
 use punctual_core::outcome::{CallResult, Failure};
 use punctual_core::ports::{
     Acquired, Control, Created, Cursor, DeadLetters, Ledger, Outgoing, Partition, PortError, Queue, Request, SecretUnavailable,
-    Secrets, ShadowPage, ShadowQuery, Stored, Time, WakePage, WakeQuery, Webhook, Written,
+    Secrets, ShadowPage, ShadowQuery, Stored, Time, WakePage, WakeQuery, Watched, Webhook, Written,
 };
+use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
 use punctual_core::shadow::ShadowEntry;
 use punctual_core::signature::Secret;
@@ -105,6 +106,14 @@ impl Control for Port {
             Answer::Found(destinations, settings) => Ok((destinations, settings)),
             _ => Err(fault("lookup")),
         }
+    }
+
+    async fn watch(&self, ids: &[DestinationId]) -> Result<Watched, PortError> {
+        answer!(self, Effect::Watch(ids.to_vec()), Watched, "watch")
+    }
+
+    async fn note_rejections(&self, id: &DestinationId, rejections: &Rejections) -> Result<Stored, PortError> {
+        answer!(self, Effect::NoteRejections(id.clone(), Box::new(rejections.clone())), Stored, "note_rejections")
     }
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {

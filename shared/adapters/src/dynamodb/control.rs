@@ -10,7 +10,8 @@ use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
 use punctual_core::id::{DeliveryId, DestinationId};
-use punctual_core::ports::{Control, Cursor, PortError, ShadowPage, ShadowQuery, Stored};
+use punctual_core::ports::{Control, Cursor, PortError, ShadowPage, ShadowQuery, Stored, Watched};
+use punctual_core::rejections::Rejections;
 use punctual_core::settings::{RetryMode, Settings};
 use punctual_core::shadow::ShadowEntry;
 use punctual_core::time::Timestamp;
@@ -20,7 +21,7 @@ use super::error::port_error;
 use super::expression::Placeholders;
 use super::item::{Item, Reader, number, text};
 use super::meter::{Kind, Meter, Metered};
-use super::{names, query, shadow};
+use super::{names, query, rejections, shadow};
 
 /// The control table on DynamoDB.
 #[derive(Debug, Clone)]
@@ -57,13 +58,53 @@ impl DynamoControl {
             .consistent_read(consistent);
         Ok(query::all(query, &self.meter, what).await?.items)
     }
+
+    /// These items and the stage's switches, as of now.
+    async fn items(&self, mut keys: Vec<Item>, what: &'static str) -> Result<Vec<Item>, PortError> {
+        keys.push(key(names::KIND_SETTINGS, names::ID_STAGE));
+        Batch { client: &self.client, meter: &self.meter, table: &self.table, consistent: true, what }.get(keys).await
+    }
+
+    /// Writes a row if the stored one has this version (0: if there is none).
+    async fn put(&self, item: Item, expected: u64, what: &'static str) -> Result<Stored, PortError> {
+        let mut p = Placeholders::default();
+        let condition = match expected {
+            0 => p.call("attribute_not_exists", names::KIND),
+            version => p.compare(names::VERSION, "=", number(version)),
+        };
+        let answer = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(item.clone()))
+            .condition_expression(condition)
+            .set_expression_attribute_names(p.names())
+            .set_expression_attribute_values(p.values())
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .return_consumed_capacity(self.meter.wanted())
+            .send()
+            .await;
+        match answer {
+            Ok(answer) => {
+                self.meter.count(what, Kind::Write, answer.consumed_capacity());
+                Ok(Stored::Done)
+            }
+            Err(error) => match error.as_service_error() {
+                // The same row: this very write, whose answer was lost on the wire.
+                Some(PutItemError::ConditionalCheckFailedException(refused)) => {
+                    Ok(if refused.item() == Some(&item) { Stored::Done } else { Stored::Conflict })
+                }
+                _ => Err(port_error(what, error)),
+            },
+        }
+    }
 }
 
-fn key(kind: &str, id: impl ToString) -> Item {
+pub(super) fn key(kind: &str, id: impl ToString) -> Item {
     Item::from([(names::KIND.to_owned(), text(kind)), (names::ID.to_owned(), text(id.to_string()))])
 }
 
-fn reader(item: &Item) -> Reader<'_> {
+pub(super) fn reader(item: &Item) -> Reader<'_> {
     let part = |name| item.get(name).and_then(|value| value.as_s().ok()).map_or("?", String::as_str);
     Reader::new(item, format!("{} {}", part(names::KIND), part(names::ID)))
 }
@@ -108,6 +149,21 @@ fn place(item: &Item) -> Result<(Lane, Cursor), PortError> {
     Ok((read.required(names::ID, str::parse::<Lane>)?, cursor))
 }
 
+/// Items of several kinds, each where it belongs.
+fn sorted(items: &[Item]) -> Result<Watched, PortError> {
+    let mut watched = Watched::default();
+    let mut noted = Vec::new();
+    for item in items {
+        match item.get(names::KIND).and_then(|kind| kind.as_s().ok()).map(String::as_str) {
+            Some(names::KIND_SETTINGS) => watched.settings = settings(item)?,
+            Some(names::KIND_REJECTIONS) => noted.push(item.clone()),
+            _ => watched.destinations.push(decode(item)?),
+        }
+    }
+    watched.rejections = readable(&noted, rejections::decode);
+    Ok(watched)
+}
+
 /// What can be read; the rest is reported to the log and must not take it along.
 fn readable<T>(items: &[Item], decode: impl Fn(&Item) -> Result<T, PortError>) -> Vec<T> {
     let report = |problem: PortError| tracing::error!(%problem, "a control row is left out");
@@ -122,54 +178,27 @@ impl Control for DynamoControl {
 
     /// A destination that cannot be read is an error here: left out, it would pass for one that is not registered.
     async fn lookup(&self, ids: &[DestinationId]) -> Result<(Vec<Destination>, Settings), PortError> {
-        let what = "lookup";
-        let mut keys = distinct(ids, |id| key(names::KIND_DESTINATION, id));
-        keys.push(key(names::KIND_SETTINGS, names::ID_STAGE));
-        let batch = Batch { client: &self.client, meter: &self.meter, table: &self.table, consistent: true, what };
-        let (mut destinations, mut switches) = (Vec::new(), Settings::default());
-        for item in batch.get(keys).await? {
-            if item.get(names::KIND) == Some(&text(names::KIND_SETTINGS)) {
-                switches = settings(&item)?;
-            } else {
-                destinations.push(decode(&item)?);
-            }
-        }
-        Ok((destinations, switches))
+        let keys = distinct(ids, |id| key(names::KIND_DESTINATION, id));
+        let Watched { destinations, settings, .. } = sorted(&self.items(keys, "lookup").await?)?;
+        Ok((destinations, settings))
+    }
+
+    /// As [`Control::lookup`].
+    async fn watch(&self, ids: &[DestinationId]) -> Result<Watched, PortError> {
+        let keys = |kind| distinct(ids, |id| key(kind, id));
+        let keys = [keys(names::KIND_DESTINATION), keys(names::KIND_REJECTIONS)].concat();
+        sorted(&self.items(keys, "watch").await?)
+    }
+
+    async fn note_rejections(&self, id: &DestinationId, rejections: &Rejections) -> Result<Stored, PortError> {
+        let item = rejections::encode(id, rejections);
+        self.put(item, rejections.version.saturating_sub(1), "note_rejections").await
     }
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
         let what = "put_destination";
-        let mut p = Placeholders::default();
-        let condition = match expected {
-            0 => p.call("attribute_not_exists", names::KIND),
-            version => p.compare(names::VERSION, "=", number(version)),
-        };
         let item = encode(destination).map_err(|e| PortError::Refused { what, source: Box::new(e) })?;
-        let answer = self
-            .client
-            .put_item()
-            .table_name(&self.table)
-            .set_item(Some(item.clone()))
-            .condition_expression(condition)
-            .set_expression_attribute_names(p.names())
-            .set_expression_attribute_values(p.values())
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-            .return_consumed_capacity(self.meter.wanted())
-            .send()
-            .await;
-        match answer {
-            Ok(answer) => {
-                self.meter.count(what, Kind::Write, answer.consumed_capacity());
-                Ok(Stored::Done)
-            }
-            Err(error) => match error.as_service_error() {
-                // The same row: this very write, whose answer was lost on the wire.
-                Some(PutItemError::ConditionalCheckFailedException(refused)) => {
-                    Ok(if refused.item() == Some(&item) { Stored::Done } else { Stored::Conflict })
-                }
-                _ => Err(port_error(what, error)),
-            },
-        }
+        self.put(item, expected, what).await
     }
 
     async fn cursors(&self) -> Result<Vec<(Lane, Cursor)>, PortError> {

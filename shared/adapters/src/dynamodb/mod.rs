@@ -12,7 +12,8 @@
 //! | `payload#<content>` | what a row with this content sends; never changed |
 //! | `lock` | under `key.<idempotency key>`: `holder`, the migrated delivery that has this key |
 //!
-//! Control table: partition key `kind` (`destination`, `settings`, `cursor`, `shadow#<destination>`), sort key `id`.
+//! Control table: partition key `kind` (`destination`, `rejections`, `settings`, `cursor`, `shadow#<destination>`), sort key
+//! `id`.
 
 mod batch;
 mod control;
@@ -27,6 +28,7 @@ mod meter;
 mod names;
 mod payload;
 mod query;
+mod rejections;
 pub mod row;
 mod shadow;
 mod wake;

@@ -72,6 +72,8 @@ pub(crate) const KIND: &str = "kind";
 /// Control, sort key.
 pub(crate) const ID: &str = "id";
 pub(crate) const KIND_DESTINATION: &str = "destination";
+/// What a destination's receiver answered last; `id` is the destination's.
+pub(crate) const KIND_REJECTIONS: &str = "rejections";
 pub(crate) const KIND_SETTINGS: &str = "settings";
 pub(crate) const KIND_CURSOR: &str = "cursor";
 /// Start of a shadow entry's `kind`; the destination follows.
@@ -81,6 +83,11 @@ pub(crate) const ID_STAGE: &str = "stage";
 pub(crate) const SPEC: &str = "spec";
 pub(crate) const CHANGED: &str = "changed";
 pub(crate) const PAUSED: &str = "paused";
+pub(crate) const DESTINATION_VERSION: &str = "destination_version";
+pub(crate) const RESULTS: &str = "results";
+/// Absent if no rejection had one.
+pub(crate) const LAST_STATUS: &str = "last_status";
+pub(crate) const BY: &str = "by";
 pub(crate) const RETRY_MODE: &str = "retry_mode";
 pub(crate) const POSTED_AT: &str = "posted_at";
 pub(crate) const ATTEMPT: &str = "attempt";

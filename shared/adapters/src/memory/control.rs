@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::Destination;
 use punctual_core::id::DestinationId;
-use punctual_core::ports::{Control, Cursor, PortError, ShadowPage, ShadowQuery, Stored};
+use punctual_core::ports::{Control, Cursor, PortError, ShadowPage, ShadowQuery, Stored, Watched};
+use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
 use punctual_core::shadow::{ShadowEntry, ShadowPlace};
 
@@ -21,6 +22,7 @@ pub struct MemoryControl {
 #[derive(Debug, Default)]
 struct Tables {
     destinations: BTreeMap<DestinationId, Destination>,
+    rejections: BTreeMap<DestinationId, Rejections>,
     settings: Settings,
     cursors: BTreeMap<Lane, Cursor>,
     shadow: BTreeMap<(DestinationId, ShadowPlace), ShadowEntry>,
@@ -42,6 +44,28 @@ impl Control for MemoryControl {
         let tables = locked(&self.tables);
         let distinct: BTreeSet<&DestinationId> = ids.iter().collect();
         Ok((distinct.into_iter().filter_map(|id| tables.destinations.get(id).cloned()).collect(), tables.settings))
+    }
+
+    async fn watch(&self, ids: &[DestinationId]) -> Result<Watched, PortError> {
+        let (destinations, settings) = self.lookup(ids).await?;
+        let tables = locked(&self.tables);
+        let distinct: BTreeSet<&DestinationId> = ids.iter().collect();
+        let rejections = distinct.into_iter().filter_map(|id| Some((id.clone(), tables.rejections.get(id)?.clone())));
+        Ok(Watched { destinations, rejections: rejections.collect(), settings })
+    }
+
+    async fn note_rejections(&self, id: &DestinationId, rejections: &Rejections) -> Result<Stored, PortError> {
+        let mut tables = locked(&self.tables);
+        match tables.rejections.get(id) {
+            // This very write again.
+            Some(stored) if stored == rejections => return Ok(Stored::Done),
+            stored if stored.map_or(0, |stored| stored.version).saturating_add(1) != rejections.version => {
+                return Ok(Stored::Conflict);
+            }
+            _ => {}
+        }
+        tables.rejections.insert(id.clone(), rejections.clone());
+        Ok(Stored::Done)
     }
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
