@@ -75,5 +75,6 @@ everywhere! {
         reads_many_rows_with_gaps, a_partition_shows_the_payload_of_its_row, an_erased_payload_is_none,
         finds_rows_by_reference, counts_dead_rows_with_a_reachable_deadline;
     control: destinations_are_versioned, a_repeated_put_is_done, looks_up_each_destination_once, the_switch_is_read,
-        keeps_and_forgets_places, the_sink_keeps_one_entry_for_each_delivery;
+        keeps_and_forgets_places, the_sink_keeps_one_entry_for_each_delivery, rejections_are_versioned,
+        two_writers_of_equal_results_lose_none;
 }

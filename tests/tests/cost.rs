@@ -16,6 +16,13 @@ async fn a_first_try_delivery_stays_within_its_write_units_and_bytes_on_each_pat
         let bill = first_try(path, 1).await.expect("a delivery");
         let units = bill.ledger_write_units();
         assert!(units <= WRITE_UNITS_GOAL, "{path}: {units} write units: {:#?}", bill.lines);
+        // A receiver that rejects nothing is watched in the read that deliver makes anyway, and costs no write.
+        let control = |write: bool| {
+            let of_deliver = bill.lines.iter().filter(|line| line.table == "control" && line.function == "deliver");
+            of_deliver.map(|line| if write { line.usage.write_units } else { line.usage.read_units }).sum::<f64>()
+        };
+        assert_eq!(control(true), 0.0, "{path}: {:#?}", bill.lines);
+        assert_eq!(control(false), 3.0, "{path}: {:#?}", bill.lines);
         assert!(goal_bytes(bill.row_bytes), "{path}: {} bytes", bill.row_bytes);
         // The design's own breakdown; a step that nobody bills is one that nobody measured.
         let steps = ["payload", "create", "claim", "queued", "delivering", "outcome"];

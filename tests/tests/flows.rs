@@ -1,6 +1,6 @@
 //! End-to-end tests: the real functions from the real template on the emulator, a receiver that misbehaves, and the
 //! ledger as the witness. Each test has a stack of its own; nothing is shared but the machine. Tests begin in the order
-//! of their names: `ahead` asserts times and comes first, `races` and `waiting` keep the machine busy and come last.
+//! of their names: `ahead` asserts times and comes first, `races` to `waiting` keep the machine busy and come last.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,6 +27,8 @@ mod messages;
 mod permissions;
 #[path = "flows/races.rs"]
 mod races;
+#[path = "flows/rejections.rs"]
+mod rejections;
 #[path = "flows/shadow.rs"]
 mod shadow;
 #[path = "flows/waiting.rs"]

@@ -49,6 +49,8 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     /// Notes what the calls of a batch came to, and pauses where that calls for it. A failure is logged and no more.
     pub(crate) async fn note(&self, known: &Known, tally: &mut Tally) {
         let mut outcomes = std::mem::take(&mut tally.outcomes);
+        // Whoever is paused by now begins anew when it is resumed.
+        outcomes.retain(|outcome| !tally.paused.contains(&outcome.destination));
         while let Some(id) = outcomes.first().map(|outcome| outcome.destination.clone()) {
             let (mine, others) = outcomes.into_iter().partition(|outcome| outcome.destination == id);
             outcomes = others;
@@ -116,7 +118,9 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                     tracing::error!(by = %self.by, destination_id = %id, why, "a destination is paused");
                     return;
                 }
-                Ok(Stored::Conflict) => self.control.lookup(std::slice::from_ref(id)).await.map(|(found, _)| found.into_iter().next()),
+                Ok(Stored::Conflict) => {
+                    self.control.lookup(std::slice::from_ref(id)).await.map(|(found, _)| found.into_iter().next())
+                }
                 Err(error) => Err(error),
             };
             match next {

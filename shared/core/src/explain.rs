@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::clock::Now;
 use crate::delivery::{Delivery, Payload};
-use crate::destination::{Destination, Mode};
+use crate::destination::{Destination, Mode, Pause};
 use crate::retry::last_safe_start;
 use crate::state::{Event, State, Verdict, verdict};
 use crate::time::Timestamp;
@@ -95,7 +95,10 @@ fn frozen(row: &Delivery, destination: Option<&Destination>) -> Option<String> {
     match destination {
         None => Some(format!("Its destination {} is not registered.", row.destination)),
         Some(d) => {
-            d.paused.as_ref().map(|p| format!("{} paused destination {} since {}: {}.", p.by, row.destination, p.since, p.why))
+            let sentence = |p: &Pause| {
+                format!("{} paused destination {} since {}: {}.", p.by, row.destination, p.since, p.why.trim_end_matches('.'))
+            };
+            d.paused.as_ref().map(sentence)
         }
     }
 }

@@ -65,10 +65,7 @@ fn says_what_was_seen() {
     assert_eq!((first.version, first.destination_version, first.results.to_string().as_str()), (1, 3, "x.x"));
     assert_eq!(first.why_pause(&destination), None);
     let second = note(Some(&first), &[Seen { rejected: true, status: Some(403) }]).expect("news");
-    assert_eq!(
-        second.why_pause(&destination).as_deref(),
-        Some("3 of the last 4 calls were rejected, the last with status 403")
-    );
+    assert_eq!(second.why_pause(&destination).as_deref(), Some("3 of the last 4 calls were rejected, the last with status 403"));
     // What came before falls out of sight; the last status stays.
     let third = note(Some(&second), &[seen(false), seen(false)]).expect("news");
     assert_eq!((third.results.to_string().as_str(), third.last_status), (".xx..", Some(403)));
@@ -96,7 +93,9 @@ fn counts_what_the_receiver_refused_for_good() {
         Seen::of(&result, class).map(|seen| (seen.rejected, seen.status))
     };
     let answered = |status| CallResult::Answered { status, retry_after: None };
-    for (status, rejected) in [(200, false), (302, true), (400, true), (401, true), (410, true), (422, true), (429, false), (503, false)] {
+    for (status, rejected) in
+        [(200, false), (302, true), (400, true), (401, true), (410, true), (422, true), (429, false), (503, false)]
+    {
         assert_eq!(of(answered(status)), Some((rejected, Some(status))), "{status}");
     }
     assert_eq!(of(Failure::Timeout.into()), Some((false, None)));

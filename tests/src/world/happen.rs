@@ -78,8 +78,11 @@ impl Inner {
             }
             Effect::PutDestination(destination, expected) => {
                 let stored = at_once(self.control.put_destination(destination, *expected));
-                if destination.paused.is_some() {
+                if let Some(pause) = &destination.paused {
                     self.count("destination paused");
+                    if pause.why.contains("rejected") {
+                        self.count("destination paused after rejections");
+                    }
                 }
                 if destination.changed.why == "promoted" {
                     self.count("destination promoted");

@@ -49,6 +49,8 @@ pub(super) fn spec(seed: u64, destination: u8, variant: u8) -> Value {
         "max_in_flight": rng.pick(&[1, 2, 100]),
         "shards": fixed.between(1, 2),
         "retry": { "base_ms": base, "cap_ms": rng.pick(&[base, 60_000, 3_600_000]), "attempts": rng.pick(&[1, 2, 3, 5, 10]) },
+        // The world's receivers reject in bursts, if at all.
+        "pause_after": { "rejected": 1 + mix(&[seed, 15, u64::from(destination)]) % 4, "of_last": 5 },
         "on_unknown": if fixed.chance(250) { "review" } else { "retry" },
     })
 }

@@ -2,8 +2,9 @@
 
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
-use punctual_core::id::{DeliveryId, DestinationId};
-use punctual_core::ports::{Control as _, Cursor, ShadowQuery, Stored};
+use punctual_core::id::{Correlation, DeliveryId, DestinationId};
+use punctual_core::ports::{Control as _, Cursor, ShadowQuery, Stored, Watched};
+use punctual_core::rejections::Rejections;
 use punctual_core::settings::{RetryMode, Settings};
 use punctual_core::shadow::ShadowEntry;
 
@@ -130,4 +131,57 @@ pub(crate) async fn the_sink_keeps_one_entry_for_each_delivery(world: &impl Worl
     let rest = ShadowQuery { start: Some(shadowed("acme", 2, 10).place()), ..query("acme", 0, 100) };
     assert_eq!(control.shadow_entries(&rest).await.unwrap().entries.len(), 2, "goes on behind a place");
     assert_eq!(control.destinations().await.unwrap(), [], "an entry is no destination");
+}
+
+pub(crate) fn rejections(version: u64, results: &str, by: &str) -> Rejections {
+    let last_status = results.contains('x').then_some(400);
+    let results = results.parse().expect("results");
+    Rejections { version, destination_version: 7, results, last_status, by: Correlation::of_request(by) }
+}
+
+pub(crate) async fn rejections_are_versioned(world: &impl World) {
+    let control = world.control();
+    assert_eq!(control.watch(&[]).await.unwrap(), Watched::default());
+    let acme = destination("acme", 1);
+    control.put_destination(&acme, 0).await.unwrap();
+    world.set_retry_mode(RetryMode::DeadLetter).await;
+    let settings = Settings { retry_mode: RetryMode::DeadLetter };
+    let watched = |stored: Option<&Rejections>| Watched {
+        destinations: vec![acme.clone()],
+        rejections: stored.map(|stored| (id("acme"), stored.clone())).into_iter().collect(),
+        settings,
+    };
+    let asked = [id("acme"), id("beta"), id("acme")];
+    assert_eq!(control.watch(&asked).await.unwrap(), watched(None));
+
+    let (first, second) = (rejections(1, "x", "a"), rejections(2, &"x.".repeat(32), "b"));
+    assert_eq!(control.note_rejections(&id("acme"), &second).await.unwrap(), Stored::Conflict, "nothing to follow");
+    assert_eq!(control.watch(&asked).await.unwrap(), watched(None));
+    for stored in [&first, &second] {
+        // The second time its answer was lost.
+        for _ in 0..2 {
+            assert_eq!(control.note_rejections(&id("acme"), stored).await.unwrap(), Stored::Done);
+        }
+        assert_eq!(control.watch(&asked).await.unwrap(), watched(Some(stored)));
+    }
+    assert_eq!(control.note_rejections(&id("acme"), &rejections(2, "x", "c")).await.unwrap(), Stored::Conflict, "written since");
+    assert_eq!(control.watch(&asked).await.unwrap(), watched(Some(&second)));
+    let calm = rejections(3, "..", "c");
+    assert_eq!(control.note_rejections(&id("acme"), &calm).await.unwrap(), Stored::Done);
+    assert_eq!(control.watch(&asked).await.unwrap(), watched(Some(&calm)), "no status is left");
+    // It is no destination, and a destination that is not asked for brings none.
+    assert_eq!(control.destinations().await.unwrap(), std::slice::from_ref(&acme));
+    assert_eq!(control.lookup(&asked).await.unwrap(), (vec![acme], settings));
+    assert_eq!(control.watch(&[id("beta")]).await.unwrap(), Watched { settings, ..Watched::default() });
+}
+
+pub(crate) async fn two_writers_of_equal_results_lose_none(world: &impl World) {
+    let control = world.control();
+    let (acme, mine, theirs) = (id("acme"), rejections(1, "x", "a"), rejections(1, "x", "b"));
+    let answers = tokio::join!(control.note_rejections(&acme, &mine), control.note_rejections(&acme, &theirs));
+    let answers = [answers.0.unwrap(), answers.1.unwrap()];
+    // Whoever is told of the conflict adds its results to the other's.
+    assert_eq!(answers.iter().filter(|answer| **answer == Stored::Done).count(), 1, "{answers:?}");
+    let kept = control.watch(&[acme.clone()]).await.unwrap().rejections;
+    assert_eq!(kept, [(acme, if answers[0] == Stored::Done { mine } else { theirs })]);
 }

@@ -62,6 +62,17 @@ async fn a_damaged_destination_is_named_and_takes_no_other_along() {
 }
 
 #[tokio::test]
+async fn damaged_rejections_are_left_out_and_take_no_destination_along() {
+    let world = worlds::dynoxide("damaged_rejections").await;
+    let acme = destination("acme", 1);
+    world.control().put_destination(&acme, 0).await.unwrap();
+    let item = [("kind", "rejections"), ("id", "acme"), ("results", "xx?")].map(|(name, value)| (name.to_owned(), s(value)));
+    world.client.put_item().table_name(&world.control_table).set_item(Some(item.into())).send().await.expect("an item");
+    let watched = world.control().watch(std::slice::from_ref(&acme.spec.id)).await.unwrap();
+    assert_eq!((watched.destinations, watched.rejections), (vec![acme], Vec::new()));
+}
+
+#[tokio::test]
 async fn a_missing_table_is_refused_and_a_dead_server_is_unavailable() {
     let world = worlds::dynoxide("missing_table").await;
     let missing = punctual_adapters::dynamodb::DynamoLedger::new(world.client.clone(), "no-such-table");

@@ -91,6 +91,5 @@ pub(crate) const BY: &str = "by";
 pub(crate) const RETRY_MODE: &str = "retry_mode";
 pub(crate) const POSTED_AT: &str = "posted_at";
 pub(crate) const ATTEMPT: &str = "attempt";
-pub(crate) const DESTINATION_VERSION: &str = "destination_version";
 pub(crate) const BODY_BYTES: &str = "body_bytes";
 pub(crate) const KEY_IDS: &str = "key_ids";
