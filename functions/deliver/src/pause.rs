@@ -39,9 +39,10 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         let Known { destinations, rejections, .. } = known;
         for destination in destinations.values_mut().filter(|destination| destination.paused.is_none()) {
             let why = rejections.get(&destination.spec.id).and_then(|stored| stored.why_pause(destination));
-            if let (Some(why), Ok(now)) = (why, self.time.now()) {
+            if let Some(why) = why {
                 self.pause(destination, &why, tally).await;
-                destination.paused = Some(Pause { since: now.lo, by: self.name(), why });
+                let since = self.time.now().map_or(destination.changed.at, |now| now.lo);
+                destination.paused = Some(Pause { since, by: self.name(), why });
             }
         }
     }

@@ -14,6 +14,7 @@ use punctual_core::time::Timestamp;
 
 use super::effect::short;
 use super::inner::Inner;
+use super::step::DELIVER_MS;
 
 /// A rule that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -260,6 +261,8 @@ impl Inner {
         let floor = self.floor(&row);
         let seen = self.facts.get(&actor).and_then(|f| f.saw_budget.get(&row.destination));
         let budget = seen.copied().unwrap_or(u32::MAX).saturating_add(row.granted);
+        // Whoever calls has read the destination in this invocation, before or after.
+        let unaware = self.paused_since.get(&row.destination).is_none_or(|since| now <= since + DELIVER_MS);
         for (holds, rule, problem) in [
             (now >= row.deliver_after.as_millis(), "called_early", "before it was due"),
             (now >= row.next_attempt_at.as_millis(), "called_early", "before its next attempt was due"),
@@ -277,6 +280,7 @@ impl Inner {
             (!(review && unsure), "called_after_unknown", "after a lost answer, though a person should look"),
             (call.attempt <= budget, "over_budget", "though the budget that its caller saw is spent"),
             (!row.state.is_terminal(), "called_after_the_end", "after its end"),
+            (unaware, "called_while_paused", "for longer than an invocation after its destination was paused"),
         ] {
             if !holds {
                 self.violate(rule, format!("{}#{} was called {problem}; {}", short(&call.id), call.attempt, shown(&row)));

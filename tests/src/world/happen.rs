@@ -4,7 +4,7 @@ use futures::FutureExt as _;
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::{Destination, Mode};
 use punctual_core::id::DeliveryId;
-use punctual_core::ports::{Acquired, Control as _, Ledger as _, PortError, WakeQuery, Written};
+use punctual_core::ports::{Acquired, Control as _, Ledger as _, PortError, Stored, WakeQuery, Watched, Written};
 
 use super::effect::{Answer, Effect};
 use super::inner::Inner;
@@ -70,6 +70,9 @@ impl Inner {
             Effect::Watch(ids) => {
                 let watched = at_once(self.control.watch(ids));
                 self.saw(actor, watched.as_ref().map(|watched| watched.destinations.as_slice()).unwrap_or_default());
+                if let Some(watched) = &watched {
+                    self.saw_rejections(actor, watched);
+                }
                 watched.map_or(Answer::Fault, Answer::Watched)
             }
             Effect::NoteRejections(id, rejections) => {
@@ -78,6 +81,9 @@ impl Inner {
             }
             Effect::PutDestination(destination, expected) => {
                 let stored = at_once(self.control.put_destination(destination, *expected));
+                if stored == Some(Stored::Done) {
+                    self.pause_changed(destination);
+                }
                 if let Some(pause) = &destination.paused {
                     self.count("destination paused");
                     if pause.why.contains("rejected") {
@@ -154,6 +160,26 @@ impl Inner {
                     set.remove(id);
                 }
             }
+        }
+    }
+
+    /// Results that call for a pause are as good as one to whoever reads them.
+    fn saw_rejections(&mut self, actor: u32, watched: &Watched) {
+        let Some(facts) = self.facts.get_mut(&actor) else { return };
+        for destination in &watched.destinations {
+            let mut of_it = watched.rejections.iter().filter(|(id, _)| *id == destination.spec.id);
+            if of_it.any(|(_, rejections)| rejections.why_pause(destination).is_some()) {
+                facts.saw_paused.insert(destination.spec.id.clone());
+            }
+        }
+    }
+
+    fn pause_changed(&mut self, destination: &Destination) {
+        let (id, now) = (destination.spec.id.clone(), self.now);
+        if destination.paused.is_some() {
+            self.paused_since.entry(id).or_insert(now);
+        } else {
+            self.paused_since.remove(&id);
         }
     }
 

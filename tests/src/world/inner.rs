@@ -55,6 +55,8 @@ pub(super) struct Inner {
     pub(super) index: MemoryLedger,
     pub(super) lagging: BTreeSet<DeliveryId>,
     pub(super) control: MemoryControl,
+    /// Since when destinations have been paused.
+    pub(super) paused_since: BTreeMap<DestinationId, i64>,
     pub(super) queue: SimQueue,
     pub(super) receivers: Vec<Receiver>,
     pub(super) pending: BTreeMap<u64, Pending>,
@@ -80,6 +82,7 @@ impl Inner {
             index: MemoryLedger::default(),
             lagging: BTreeSet::new(),
             control: MemoryControl::default(),
+            paused_since: BTreeMap::new(),
             queue: SimQueue::default(),
             receivers: (0..receivers).map(|_| Receiver::new()).collect(),
             pending: BTreeMap::new(),

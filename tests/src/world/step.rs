@@ -26,7 +26,7 @@ use super::{Report, effect::short};
 
 /// How long the platform lets each function run, in milliseconds.
 const DISPATCH_MS: i64 = 60_000;
-const DELIVER_MS: i64 = 30_000;
+pub(super) const DELIVER_MS: i64 = 30_000;
 const SCHEDULE_MS: i64 = 60_000;
 const OPERATE_MS: i64 = 15_000;
 /// The queue's visibility timeout.
