@@ -16,11 +16,13 @@ use punctual_core::destination::{Change, Destination, Pause};
 use punctual_core::id::{Correlation, DestinationId};
 use punctual_core::outcome::CallResult;
 use punctual_core::ports::{
-    Control, Cursor, DeadLetters, PortError, Request, SecretUnavailable, Secrets, Stored, Time, Watched, Webhook,
+    Control, Cursor, DeadLetters, PortError, Request, SecretUnavailable, Secrets, ShadowPage, ShadowQuery, Stored, Time, Watched,
+    Webhook,
 };
 use punctual_core::reason::Reason;
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
+use punctual_core::shadow::ShadowEntry;
 use punctual_core::signature::Secret;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -136,6 +138,14 @@ impl Control for Shared {
 
     async fn keep_cursor(&self, lane: &Lane, cursor: Option<&Cursor>) -> Result<(), PortError> {
         self.table.keep_cursor(lane, cursor).await
+    }
+
+    async fn post_shadow(&self, entry: &ShadowEntry) -> Result<(), PortError> {
+        self.table.post_shadow(entry).await
+    }
+
+    async fn shadow_entries(&self, query: &ShadowQuery) -> Result<ShadowPage, PortError> {
+        self.table.shadow_entries(query).await
     }
 }
 

@@ -182,6 +182,6 @@ pub(crate) async fn two_writers_of_equal_results_lose_none(world: &impl World) {
     let answers = [answers.0.unwrap(), answers.1.unwrap()];
     // Whoever is told of the conflict adds its results to the other's.
     assert_eq!(answers.iter().filter(|answer| **answer == Stored::Done).count(), 1, "{answers:?}");
-    let kept = control.watch(&[acme.clone()]).await.unwrap().rejections;
+    let kept = control.watch(std::slice::from_ref(&acme)).await.unwrap().rejections;
     assert_eq!(kept, [(acme, if answers[0] == Stored::Done { mine } else { theirs })]);
 }
