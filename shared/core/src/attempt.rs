@@ -2,13 +2,18 @@
 //!
 //! `1 2026-12-01T09:00:00.123Z 182ms 503 server_error v3 2026a,2026b`: number, start, duration, status or error
 //! class, reason code, destination version, ids of the signing secrets (`-` where nothing was signed).
+//! `refused:private` for the class: nothing was sent, by that rule.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::reason::Reason;
+use crate::rule::Rule;
 use crate::time::Timestamp;
+
+/// Stands before a rule's word.
+const REFUSED: &str = "refused:";
 
 /// What came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +24,8 @@ pub enum Answer {
     Error,
     /// The request was posted to the shadow sink.
     Shadow,
+    /// Nothing was sent: this rule refused the receiver.
+    Refused(Rule),
     /// Nobody recorded an outcome; the call may have happened.
     Unknown,
 }
@@ -49,6 +56,7 @@ impl fmt::Display for Attempt {
             Answer::Status(code) => write!(f, "{code}")?,
             Answer::Error => f.write_str("error")?,
             Answer::Shadow => f.write_str("shadow")?,
+            Answer::Refused(rule) => write!(f, "{REFUSED}{rule}")?,
             Answer::Unknown => f.write_str("unknown")?,
         }
         write!(f, " {} v{} {}", self.reason, self.destination_version, self.key_ids)
@@ -75,7 +83,10 @@ impl FromStr for Attempt {
                 "error" => Answer::Error,
                 "shadow" => Answer::Shadow,
                 "unknown" => Answer::Unknown,
-                code => Answer::Status(code.parse().map_err(|_| bad())?),
+                other => match other.strip_prefix(REFUSED) {
+                    Some(rule) => Answer::Refused(rule.parse().map_err(|_| bad())?),
+                    None => Answer::Status(other.parse().map_err(|_| bad())?),
+                },
             },
             reason: reason.parse().map_err(|_| bad())?,
             destination_version: version.strip_prefix('v').and_then(|v| v.parse().ok()).ok_or_else(bad)?,
@@ -97,9 +108,17 @@ mod tests {
         ] {
             assert_eq!(line.parse::<Attempt>().map(|e| e.to_string()), Ok(line.to_owned()));
         }
-        for line in
-            ["", "1 2026-12-01T09:00:00.123Z 182 503 server_error v3 k", "1 2026-12-01T09:00:00.123Z 182ms 503 nonsense v3 k"]
-        {
+        for rule in Rule::ALL {
+            let line = format!("3 2026-12-01T09:00:00.123Z 12ms refused:{rule} {} v3 2026a", rule.reason());
+            assert_eq!(line.parse::<Attempt>().map(|e| (e.answer, e.to_string())), Ok((Answer::Refused(*rule), line)));
+        }
+        for line in [
+            "",
+            "1 2026-12-01T09:00:00.123Z 182 503 server_error v3 k",
+            "1 2026-12-01T09:00:00.123Z 182ms 503 nonsense v3 k",
+            "1 2026-12-01T09:00:00.123Z 182ms refused:nonsense address_refused v3 k",
+            "1 2026-12-01T09:00:00.123Z 182ms refused: address_refused v3 k",
+        ] {
             assert!(line.parse::<Attempt>().is_err(), "{line}");
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::attempt::Answer;
 use crate::clock::Now;
 use crate::delivery::{Delivery, Payload};
 use crate::destination::{Destination, Mode, Pause};
@@ -104,7 +105,12 @@ fn frozen(row: &Delivery, destination: Option<&Destination>) -> Option<String> {
 }
 
 fn last_reason(row: &Delivery) -> String {
-    row.reason.map_or_else(String::new, |r| format!(" Last reason {}: {}", r.code(), r.meaning()))
+    let Some(reason) = row.reason else { return String::new() };
+    let rule = match row.attempts.last().map(|attempt| attempt.answer) {
+        Some(Answer::Refused(rule)) => format!(" Refused by rule {rule}: {}", rule.meaning()),
+        _ => String::new(),
+    };
+    format!(" Last reason {reason}: {}{rule}", reason.meaning())
 }
 
 /// Where its next attempt goes, if not to the receiver.
@@ -121,7 +127,7 @@ fn why(row: &Delivery, destination: Option<&Destination>, last: Timestamp, now: 
     let attempt = row.next_attempt();
     match row.state {
         State::Delivered => {
-            let done = row.attempts.iter().rev().find(|a| a.answer != crate::attempt::Answer::Unknown);
+            let done = row.attempts.iter().rev().find(|a| a.answer != Answer::Unknown);
             let when = done.map_or_else(String::new, |a| format!(" by attempt {} at {}", a.number, a.started_at));
             format!("Delivered{when}.")
         }

@@ -29,6 +29,7 @@ pub mod reason;
 pub mod rejections;
 pub mod retry;
 pub mod retry_after;
+pub mod rule;
 pub mod settings;
 pub mod shadow;
 pub mod signature;

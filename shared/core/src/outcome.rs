@@ -9,6 +9,7 @@ use crate::attempt::Answer;
 use crate::clock::Now;
 use crate::reason::Reason;
 use crate::retry_after;
+use crate::rule::Rule;
 use crate::time::Timestamp;
 
 /// How a call failed without a status.
@@ -24,8 +25,8 @@ pub enum Failure {
     Dns,
     /// No TLS session.
     Tls,
-    /// The address may not be called; names the rule.
-    AddressRefused(&'static str),
+    /// The receiver's address may not be called, or its certificate not trusted: refused by this rule.
+    Refused(Rule),
 }
 
 /// What became of an attempt.
@@ -108,6 +109,7 @@ pub fn classify(result: &CallResult, overrides: &BTreeMap<u16, StatusClass>, now
                 (Some(StatusClass::Retry), _) => retry(Reason::RetryableStatus),
                 (Some(StatusClass::Dead), _) => Class::Dead { reason: Reason::Rejected, pause: false },
                 (None, 200..=299) => Class::Delivered,
+                (None, 301 | 302 | 303 | 307 | 308) => Class::Dead { reason: Reason::RedirectRefused, pause: false },
                 (None, 408) => retry(Reason::RequestTimeout),
                 (None, 409) => retry(Reason::InProgress),
                 (None, 410) => Class::Dead { reason: Reason::Gone, pause: true },
@@ -125,7 +127,7 @@ pub fn classify(result: &CallResult, overrides: &BTreeMap<u16, StatusClass>, now
                 Failure::Connect => (Reason::ConnectFailed, false),
                 Failure::Dns => (Reason::DnsFailed, false),
                 Failure::Tls => (Reason::TlsFailed, false),
-                Failure::AddressRefused(_) => (Reason::AddressRefused, false),
+                Failure::Refused(rule) => (rule.reason(), false),
             };
             Class::Retry { reason, floor: None, unknown }
         }
@@ -142,6 +144,7 @@ impl Called {
         match self.result {
             CallResult::Answered { status, .. } => Answer::Status(status),
             CallResult::Shadowed => Answer::Shadow,
+            CallResult::Failed(Failure::Refused(rule)) => Answer::Refused(rule),
             CallResult::Failed(_) | CallResult::NotCalled(_) => Answer::Error,
         }
     }
@@ -174,6 +177,7 @@ mod tests {
         for status in 100..=599 {
             let expected = match status {
                 200..=299 => Reason::Accepted,
+                301 | 302 | 303 | 307 | 308 => Reason::RedirectRefused,
                 408 => Reason::RequestTimeout,
                 409 => Reason::InProgress,
                 410 => Reason::Gone,
@@ -199,7 +203,13 @@ mod tests {
             (202, StatusClass::Retry),
             (503, StatusClass::Dead),
             (409, StatusClass::Delivered),
+            (301, StatusClass::Dead),
+            (302, StatusClass::Retry),
+            (303, StatusClass::Delivered),
         ]);
+        assert_eq!(class(301, &contract).reason(), Reason::Rejected);
+        assert_eq!(class(302, &contract).reason(), Reason::RetryableStatus);
+        assert_eq!(class(303, &contract), Class::Delivered);
         assert_eq!(class(404, &contract).reason(), Reason::RetryableStatus);
         assert_eq!(class(202, &contract).reason(), Reason::RetryableStatus);
         assert_eq!(class(503, &contract).reason(), Reason::Rejected);
@@ -215,11 +225,25 @@ mod tests {
             (Failure::Connect, false),
             (Failure::Dns, false),
             (Failure::Tls, false),
+            (Failure::Refused(Rule::Private), false),
+            (Failure::Refused(Rule::CertificateName), false),
         ] {
             let Class::Retry { unknown, .. } = classify(&CallResult::Failed(failure), &BTreeMap::new(), now) else {
                 panic!("{failure:?}")
             };
             assert_eq!(unknown, expected, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_keeps_its_rule() {
+        let now = Now::exactly(Timestamp::from_millis(0));
+        for rule in Rule::ALL.iter().copied() {
+            let result = CallResult::Failed(Failure::Refused(rule));
+            let expected = Class::Retry { reason: rule.reason(), floor: None, unknown: false };
+            assert_eq!(classify(&result, &BTreeMap::new(), now), expected);
+            let called = Called { result, started_at: now.lo, took: Duration::ZERO, key_ids: "-".into() };
+            assert_eq!(called.answer(), Answer::Refused(rule));
         }
     }
 }

@@ -61,6 +61,8 @@ reasons! {
     ConnectionCut = "connection_cut",
     /// The address that the name resolved to may not be called.
     AddressRefused = "address_refused",
+    /// The receiver's certificate may not be trusted.
+    CertificateRefused = "certificate_refused",
     /// A signing secret is missing or malformed.
     SecretUnavailable = "secret_unavailable",
     /// The receiver answered 410; its destination is paused for review.
@@ -69,6 +71,8 @@ reasons! {
     KeyConflict = "key_conflict",
     /// The receiver answered with a status that no retry can mend.
     Rejected = "rejected",
+    /// The receiver answered with a redirect; redirects are never followed.
+    RedirectRefused = "redirect_refused",
     /// The attempt budget is spent.
     AttemptsExhausted = "attempts_exhausted",
     /// The next try would start after the last safe start, while the deadline is still reachable for an operator.

@@ -125,7 +125,7 @@ impl Row {
             *slot = Some(match attempt.answer {
                 Answer::Status(200) => Closed::Accepted,
                 Answer::Unknown => Closed::Unknown,
-                Answer::Status(_) | Answer::Error | Answer::Shadow => Closed::Failed,
+                Answer::Status(_) | Answer::Error | Answer::Shadow | Answer::Refused(_) => Closed::Failed,
             });
         }
         let handed_over = matches!(d.state, State::Queued | State::Deferred);

@@ -1,10 +1,14 @@
 //! Receivers that misbehave: a call costs its timeout and its bound, never more.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use punctual_core::outcome::{CallResult, Failure};
+use punctual_core::clock::Now;
+use punctual_core::outcome::{CallResult, Class, Failure, classify};
+use punctual_core::reason::Reason;
+use punctual_core::time::Timestamp;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
@@ -20,6 +24,21 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
     let server = Raw::answering(head).await;
     assert_eq!(call(&local(), &server.url()).await, answered(302));
     assert_eq!((server.connections(), elsewhere.connections()), (1, 0));
+}
+
+/// Where it leads does not matter: its status alone is dead, and says so.
+#[tokio::test]
+async fn a_redirect_to_a_private_address_is_refused_by_name() {
+    let none = BTreeMap::new();
+    for status in [301, 302, 303, 307, 308] {
+        let head = format!("HTTP/1.1 {status} Go\r\nlocation: http://10.0.0.1/\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n");
+        let server = Raw::answering(head).await;
+        let result = call(&local(), &server.url()).await;
+        assert_eq!(result, CallResult::Answered { status, retry_after: Some("1".into()) });
+        let class = classify(&result, &none, Now::exactly(Timestamp::from_millis(0)));
+        assert_eq!(class, Class::Dead { reason: Reason::RedirectRefused, pause: false }, "{status}");
+        assert_eq!(server.connections(), 1);
+    }
 }
 
 #[tokio::test]

@@ -12,11 +12,16 @@ mod server;
 mod start;
 mod tls;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use punctual_adapters::webhook::{HttpWebhook, WebhookConfig};
-use punctual_core::outcome::CallResult;
+use punctual_core::clock::Now;
+use punctual_core::outcome::{CallResult, Class, Failure, classify};
 use punctual_core::ports::{Request, Webhook};
+use punctual_core::reason::Reason;
+use punctual_core::rule::Rule;
+use punctual_core::time::Timestamp;
 
 /// How much later than its total timeout a call may end on a busy machine.
 const SLACK: Duration = Duration::from_secs(10);
@@ -52,6 +57,16 @@ async fn call_briefly(webhook: &HttpWebhook, url: &str) -> CallResult {
 async fn bounded(webhook: &HttpWebhook, request: &Request, may_start: &(dyn Fn() -> bool + Send + Sync)) -> CallResult {
     let call = webhook.call(request, may_start);
     tokio::time::timeout(request.total_timeout + SLACK, call).await.expect("the call outlived its timeout")
+}
+
+/// Refused by the rule with this word, and by the reason that goes with it.
+fn refused(rule: &str) -> CallResult {
+    let rule: Rule = rule.parse().expect("a rule");
+    let result = CallResult::Failed(Failure::Refused(rule));
+    let reason = if rule.code().starts_with("certificate-") { Reason::CertificateRefused } else { Reason::AddressRefused };
+    let class = classify(&result, &BTreeMap::new(), Now::exactly(Timestamp::from_millis(0)));
+    assert_eq!(class, Class::Retry { reason, floor: None, unknown: false }, "{rule}");
+    result
 }
 
 fn answered(status: u16) -> CallResult {

@@ -10,7 +10,7 @@ use punctual_adapters::webhook::{HttpWebhook, Lookup};
 use punctual_core::outcome::Failure;
 
 use super::server::Raw;
-use super::{SLACK, answered, bounded, call, config, local, request};
+use super::{SLACK, answered, bounded, call, config, local, refused, request};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const CLOSING: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -44,10 +44,23 @@ async fn a_name_that_resolves_to_refused_addresses_only_is_refused() {
         (&["::127.0.0.1"][..], "unspecified-or-ipv4-compatible"),
         (&["64:ff9b::7f00:1"][..], "nat64"),
         (&["fd00:ec2::254"][..], "private"),
+        // Names with nothing but an AAAA record.
+        (&["::1"][..], "loopback"),
+        (&["fc00::1"][..], "private"),
+        (&["fd12:3456::1", "fe80::1"][..], "private"),
+        (&["fe80::1"][..], "link-local-or-metadata"),
+        (&["::ffff:10.0.0.1"][..], "ipv4-mapped"),
+        (&["::ffff:169.254.169.254"][..], "ipv4-mapped"),
+        (&["64:ff9b::a9fe:a9fe"][..], "nat64"),
+        (&["64:ff9b:1::a00:1"][..], "nat64"),
+        (&["2002:a00:1::1"][..], "6to4"),
+        (&["2001::a00:1"][..], "protocol-assignments-or-teredo"),
+        (&["2001:db8::1"][..], "documentation"),
+        (&["ff02::1"][..], "multicast"),
     ] {
         let webhook = HttpWebhook::with_lookup(config(false), scripted(&[addresses]).0).expect("a client");
         let result = call(&webhook, &named(&server, "https")).await;
-        assert_eq!(result, Failure::AddressRefused(rule).into(), "{addresses:?}");
+        assert_eq!(result, refused(rule), "{addresses:?}");
     }
     assert_eq!(server.connections(), 0);
 }
@@ -61,7 +74,7 @@ async fn a_local_stage_reaches_itself_but_no_metadata() {
         (&["::ffff:127.0.0.1"][..], "ipv4-mapped"),
     ] {
         let webhook = HttpWebhook::with_lookup(config(true), scripted(&[addresses]).0).expect("a client");
-        assert_eq!(call(&webhook, &named(&server, "http")).await, Failure::AddressRefused(rule).into(), "{addresses:?}");
+        assert_eq!(call(&webhook, &named(&server, "http")).await, refused(rule), "{addresses:?}");
     }
     assert_eq!(server.connections(), 0);
 }
@@ -82,10 +95,21 @@ async fn a_name_that_changes_its_address_gains_nothing() {
     let (lookup, asked) = scripted(&[&["127.0.0.1"], &["169.254.169.254"], &["127.0.0.1"]]);
     let webhook = HttpWebhook::with_lookup(config(true), lookup).expect("a client");
     assert_eq!(call(&webhook, &named(&server, "http")).await, answered(200));
-    let refused = Failure::AddressRefused("link-local-or-metadata").into();
-    assert_eq!(call(&webhook, &named(&server, "http")).await, refused);
+    assert_eq!(call(&webhook, &named(&server, "http")).await, refused("link-local-or-metadata"));
     assert_eq!(call(&webhook, &named(&server, "http")).await, answered(200));
     assert_eq!((asked.load(Ordering::SeqCst), server.connections()), (3, 2));
+}
+
+/// One connection, one lookup: there is no second answer that could be another one.
+#[tokio::test]
+async fn the_address_that_was_judged_is_the_one_that_is_called() {
+    let server = Raw::answering(OK).await;
+    let (lookup, asked) = scripted(&[&["127.0.0.1"], &["10.0.0.1"]]);
+    let webhook = HttpWebhook::with_lookup(config(true), lookup).expect("a client");
+    assert_eq!(call(&webhook, &named(&server, "http")).await, answered(200));
+    // The connection is kept: the name is not asked again, and its new answer means nothing.
+    assert_eq!(call(&webhook, &named(&server, "http")).await, answered(200));
+    assert_eq!((asked.load(Ordering::SeqCst), server.connections()), (1, 1));
 }
 
 #[tokio::test]
@@ -111,7 +135,7 @@ async fn the_systems_lookup_is_guarded_too() {
     let server = Raw::answering(OK).await;
     let webhook = HttpWebhook::new(config(false)).expect("a client");
     let result = call(&webhook, &format!("https://localhost:{}/", server.address.port())).await;
-    assert_eq!(result, Failure::AddressRefused("loopback").into());
+    assert_eq!(result, refused("loopback"));
     assert_eq!(server.connections(), 0);
     assert_eq!(call(&local(), &format!("http://localhost:{}/", server.address.port())).await, answered(200));
 }
@@ -139,10 +163,10 @@ async fn literals_do_not_get_around_the_resolver() {
         ("0", "this-network"),
     ] {
         let result = call(&webhook, &format!("https://{host}:{port}/")).await;
-        assert_eq!(result, Failure::AddressRefused(rule).into(), "{host}");
+        assert_eq!(result, refused(rule), "{host}");
     }
     let plain = call(&webhook, &server.url()).await;
-    assert_eq!(plain, Failure::AddressRefused("not-https").into());
+    assert_eq!(plain, refused("not-https"));
     assert_eq!(server.connections(), 0);
 }
 

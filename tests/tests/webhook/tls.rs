@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use punctual_adapters::webhook::{HttpWebhook, WebhookConfig, WebhookError};
 use punctual_core::outcome::Failure;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -12,7 +12,7 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::server::{Raw, read_request, reset};
-use super::{SLACK, answered, bounded, call, config, local, request};
+use super::{SLACK, answered, bounded, call, config, local, refused, request};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
@@ -51,15 +51,24 @@ impl Authority {
 }
 
 pub(crate) fn acceptor(leaf: &Leaf) -> TlsAcceptor {
+    acceptor_with(leaf, Vec::new())
+}
+
+/// Offers these protocols, the first before the rest; none if empty.
+fn acceptor_with(leaf: &Leaf, protocols: Vec<Vec<u8>>) -> TlsAcceptor {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
-    let config =
+    let mut config =
         config.with_no_client_auth().with_single_cert(vec![leaf.certificate.clone()], leaf.key.clone_key()).expect("a server");
+    config.alpn_protocols = protocols;
     TlsAcceptor::from(Arc::new(config))
 }
 
 async fn serving(leaf: &Leaf) -> Raw {
-    let accept = acceptor(leaf);
+    serving_with(acceptor(leaf)).await
+}
+
+async fn serving_with(accept: TlsAcceptor) -> Raw {
     Raw::start(move |stream, _| {
         let accept = accept.clone();
         async move {
@@ -86,8 +95,8 @@ async fn a_trusted_certificate_with_the_right_name_passes() {
 #[tokio::test]
 async fn an_unknown_authority_is_refused() {
     let server = serving(&Authority::new().leaf("localhost")).await;
-    assert_eq!(call(&local(), &url(&server)).await, Failure::Tls.into());
-    assert_eq!(call(&Authority::new().trusting(), &url(&server)).await, Failure::Tls.into());
+    assert_eq!(call(&local(), &url(&server)).await, refused("certificate-issuer"));
+    assert_eq!(call(&Authority::new().trusting(), &url(&server)).await, refused("certificate-issuer"));
 }
 
 #[tokio::test]
@@ -96,14 +105,14 @@ async fn a_certificate_that_signs_itself_is_refused() {
     let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
     let certificate = params.self_signed(&key).expect("a certificate");
     let server = serving(&Leaf { certificate: certificate.der().clone(), key: key.into() }).await;
-    assert_eq!(call(&local(), &url(&server)).await, Failure::Tls.into());
+    assert_eq!(call(&local(), &url(&server)).await, refused("certificate-issuer"));
 }
 
 #[tokio::test]
 async fn a_certificate_for_another_name_is_refused() {
     let authority = Authority::new();
     let server = serving(&authority.leaf("other.example")).await;
-    assert_eq!(call(&authority.trusting(), &url(&server)).await, Failure::Tls.into());
+    assert_eq!(call(&authority.trusting(), &url(&server)).await, refused("certificate-name"));
 }
 
 #[tokio::test]
@@ -111,7 +120,39 @@ async fn a_certificate_of_the_past_is_refused() {
     let authority = Authority::new();
     let leaf = authority.leaf_with("localhost", |params| params.not_after = rcgen::date_time_ymd(2020, 1, 1));
     let server = serving(&leaf).await;
-    assert_eq!(call(&authority.trusting(), &url(&server)).await, Failure::Tls.into());
+    assert_eq!(call(&authority.trusting(), &url(&server)).await, refused("certificate-expired"));
+}
+
+#[tokio::test]
+async fn a_certificate_of_the_future_is_refused() {
+    let authority = Authority::new();
+    let leaf = authority.leaf_with("localhost", |params| params.not_before = rcgen::date_time_ymd(2090, 1, 1));
+    let server = serving(&leaf).await;
+    assert_eq!(call(&authority.trusting(), &url(&server)).await, refused("certificate-not-yet-valid"));
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_purpose_is_refused() {
+    let authority = Authority::new();
+    let purposes = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let leaf = authority.leaf_with("localhost", |params| params.extended_key_usages.clone_from(&purposes));
+    let server = serving(&leaf).await;
+    assert_eq!(call(&authority.trusting(), &url(&server)).await, refused("certificate-invalid"));
+}
+
+/// The receiver offers HTTP/2 first: it is not spoken, so none of its frames and streams can cost anything.
+#[tokio::test]
+async fn http2_is_not_spoken() {
+    let authority = Authority::new();
+    for (offered, expected) in [
+        (&[&b"h2"[..], &b"http/1.1"[..]][..], answered(200)),
+        (&[&b"http/1.1"[..]], answered(200)),
+        (&[&b"h2"[..]], Failure::Tls.into()),
+    ] {
+        let protocols = offered.iter().map(|protocol| protocol.to_vec()).collect();
+        let server = serving_with(acceptor_with(&authority.leaf("localhost"), protocols)).await;
+        assert_eq!(call(&authority.trusting(), &url(&server)).await, expected, "{offered:?}");
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use punctual_core::delivery::{Delivery, Hold};
 use punctual_core::history::HistoryEntry;
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference};
 use punctual_core::reason::Reason;
+use punctual_core::rule::Rule;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 
@@ -27,8 +28,14 @@ fn reason() -> impl Strategy<Value = Reason> {
 }
 
 fn attempt() -> impl Strategy<Value = Attempt> {
-    let answer =
-        prop_oneof![(100_u16..600).prop_map(Answer::Status), Just(Answer::Error), Just(Answer::Shadow), Just(Answer::Unknown)];
+    let refused = proptest::sample::select(Rule::ALL.to_vec()).prop_map(Answer::Refused);
+    let answer = prop_oneof![
+        (100_u16..600).prop_map(Answer::Status),
+        Just(Answer::Error),
+        Just(Answer::Shadow),
+        refused,
+        Just(Answer::Unknown)
+    ];
     (1_u32..99, instant(), 0_u64..99_999, answer, reason(), any::<u64>(), "[a-z0-9,]{1,20}|-").prop_map(
         |(number, started_at, took, answer, reason, destination_version, key_ids)| {
             let took = Duration::from_millis(took);

@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use punctual_core::address;
 use punctual_core::outcome::Failure;
+use punctual_core::rule::Rule;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use rustls::CertificateError;
 
 /// What a lookup gives back in the end.
 pub type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
@@ -27,7 +29,7 @@ pub(super) fn system_lookup() -> Lookup {
 #[derive(Debug, thiserror::Error)]
 enum NameError {
     #[error("the address is refused by rule {0}")]
-    Refused(&'static str),
+    Refused(Rule),
     #[error("the name has no address")]
     NoAddress,
 }
@@ -42,7 +44,7 @@ pub(super) struct Guard {
 impl Guard {
     /// The rule that refuses this address, if any. A local stage may call loopback and private networks (containers),
     /// but nothing else that the core refuses: a metadata endpoint stays out of reach there too.
-    pub(super) fn refused(self, address: IpAddr) -> Option<&'static str> {
+    pub(super) fn refused(self, address: IpAddr) -> Option<Rule> {
         let rule = address::refused(address)?;
         let passes = self.allow_local && is_local(address);
         if passes { None } else { Some(rule) }
@@ -51,18 +53,18 @@ impl Guard {
     /// Reads a URL, and refuses it by a named rule if its text alone is reason enough.
     ///
     /// # Errors
-    /// The rule's name.
-    pub(super) fn url(self, text: &str) -> Result<Url, &'static str> {
-        let url = Url::parse(text).map_err(|_| "invalid-url")?;
+    /// The rule.
+    pub(super) fn url(self, text: &str) -> Result<Url, Rule> {
+        let url = Url::parse(text).map_err(|_| Rule::InvalidUrl)?;
         match url.scheme() {
             "https" => {}
             "http" if self.allow_local => {}
-            _ => return Err("not-https"),
+            _ => return Err(Rule::NotHttps),
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("credentials-in-url");
+            return Err(Rule::CredentialsInUrl);
         }
-        let host = url.host_str().ok_or("invalid-url")?;
+        let host = url.host_str().ok_or(Rule::InvalidUrl)?;
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         match literal.ok().and_then(|address| self.refused(address)) {
             Some(rule) => Err(rule),
@@ -120,9 +122,14 @@ pub(super) fn unsent(error: &reqwest::Error) -> Failure {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
         match error.downcast_ref::<NameError>() {
-            Some(NameError::Refused(rule)) => return Failure::AddressRefused(rule),
+            Some(NameError::Refused(rule)) => return Failure::Refused(*rule),
             Some(NameError::NoAddress) => return Failure::Dns,
-            None if error.is::<rustls::Error>() => return Failure::Tls,
+            None => {}
+        }
+        match error.downcast_ref::<rustls::Error>() {
+            Some(rustls::Error::InvalidCertificate(problem)) => return Failure::Refused(broken_rule(problem)),
+            Some(rustls::Error::NoCertificatesPresented) => return Failure::Refused(Rule::CertificateInvalid),
+            Some(_) => return Failure::Tls,
             None => {}
         }
         // An I/O error hides what it wraps from `source`.
@@ -132,9 +139,41 @@ pub(super) fn unsent(error: &reqwest::Error) -> Failure {
     Failure::Connect
 }
 
+/// The rule that a certificate breaks.
+fn broken_rule(problem: &CertificateError) -> Rule {
+    match problem {
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Rule::CertificateName,
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => Rule::CertificateExpired,
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Rule::CertificateNotYetValid,
+        // Its authority is unknown, or only has the name of one that is known.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => Rule::CertificateIssuer,
+        CertificateError::Revoked => Rule::CertificateRevoked,
+        _ => Rule::CertificateInvalid,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Public at the first question, private at the next: each answer is judged when it is given, and what is given is
+    /// all that the connection has.
+    #[tokio::test]
+    async fn a_name_is_judged_anew_at_each_lookup() {
+        let answers = std::sync::Mutex::new(vec![vec!["10.0.0.1"], vec!["192.168.0.1", "1.1.1.1"], vec!["1.1.1.1"]]);
+        let lookup: Lookup = Arc::new(move |_| {
+            let next = answers.lock().expect("unpoisoned").pop().expect("a further answer");
+            Box::pin(async move { Ok(next.iter().map(|text| text.parse().expect("an address")).collect()) })
+        });
+        let resolver = GuardedResolver { guard: Guard { allow_local: false }, lookup };
+        let name = || "receiver.test".parse::<Name>().expect("a name");
+        for _ in 0..2 {
+            let given: Vec<SocketAddr> = resolver.resolve(name()).await.expect("addresses").collect();
+            assert_eq!(given, ["1.1.1.1:0".parse().expect("an address")]);
+        }
+        let Err(error) = resolver.resolve(name()).await else { panic!("a private address was given") };
+        assert!(matches!(error.downcast_ref(), Some(NameError::Refused(Rule::Private))), "{error}");
+    }
 
     #[test]
     fn text_alone_can_be_refused() {
@@ -160,8 +199,8 @@ mod tests {
             ("https://100.64.0.1/", Some("carrier-grade-nat"), Some("carrier-grade-nat")),
             ("https://0.0.0.0/", Some("this-network"), Some("this-network")),
         ] {
-            assert_eq!(public.url(url).err(), in_public, "{url}");
-            assert_eq!(local.url(url).err(), in_local, "{url} on a local stage");
+            assert_eq!(public.url(url).err().map(Rule::code), in_public, "{url}");
+            assert_eq!(local.url(url).err().map(Rule::code), in_local, "{url} on a local stage");
         }
     }
 }

@@ -171,12 +171,12 @@ impl HttpWebhook {
 
 impl Webhook for HttpWebhook {
     /// A call that has a status is `Answered`, whatever its body does afterwards. A URL that may not be called is
-    /// `AddressRefused` with the rule's name, as an address is. A request that HTTP cannot express (a header that is
+    /// `Refused` by its rule, as an address is. A request that HTTP cannot express (a header that is
     /// no header, an empty body, which could not be held back) is `NotCalled`.
     async fn call(&self, request: &Request, may_start: &(dyn Fn() -> bool + Send + Sync)) -> CallResult {
         let url = match self.guard.url(&request.url) {
             Ok(url) => url,
-            Err(rule) => return Failure::AddressRefused(rule).into(),
+            Err(rule) => return Failure::Refused(rule).into(),
         };
         let gate = Gate::default();
         let prepared = match self.prepare(url, request, &gate) {
