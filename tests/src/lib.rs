@@ -6,6 +6,8 @@ pub mod bench;
 pub mod console;
 pub mod demo;
 pub mod drill;
+pub mod environment;
+pub mod hostile;
 pub mod mutants;
 pub mod receiver;
 pub mod stack;

@@ -73,8 +73,13 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         let outcome = |seen| Outcome { destination: destination.spec.id.clone(), version: destination.version, seen };
         tally.outcomes.extend(Seen::of(&called.result, class).map(outcome));
         let number = row.next_attempt();
+        if !matches!(called.result, CallResult::NotCalled(_)) {
+            self.measure.call_latency(&row.destination, called.took, now.lo);
+        }
+        let terms = &Terms { measured: self.measure.expected(&row.destination, now.lo), ..*terms };
         tracing::info!(by = %self.by, delivery_id = %row.id, destination_id = %row.destination, attempt = number,
-            reason = %class.reason(), took_ms = u64::try_from(called.took.as_millis()).unwrap_or(u64::MAX), "attempted");
+            reason = %class.reason(), took_ms = u64::try_from(called.took.as_millis()).unwrap_or(u64::MAX),
+            measured_ms = u64::try_from(terms.measured.as_millis()).unwrap_or(u64::MAX), "attempted");
         let Ok(outcome) =
             transition::finished(&row, &called, class, terms, self.time.random(), &begun.stamp(self.time, &self.by))
         else {

@@ -60,6 +60,8 @@ pub struct Record<'a> {
     pub receive_count: u32,
     /// When it was first received; approximate.
     pub first_received: Option<Timestamp>,
+    /// When the queue accepted it; approximate.
+    pub sent: Option<Timestamp>,
 }
 
 impl<'a> Record<'a> {
@@ -71,6 +73,7 @@ impl<'a> Record<'a> {
             message: Message::parse(body),
             receive_count: number("ApproximateReceiveCount").and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
             first_received: number("ApproximateFirstReceiveTimestamp").map(Timestamp::from_millis),
+            sent: number("SentTimestamp").map(Timestamp::from_millis),
         }
     }
 }

@@ -7,6 +7,7 @@
 pub mod attempt;
 pub mod batch;
 pub mod pause;
+pub mod measure;
 pub mod record;
 pub mod tally;
 
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 use punctual_core::id::Correlation;
 use punctual_core::time::Timestamp;
+
+use crate::measure::Measure;
 
 /// The bound on the difference between the platform's clock and the database's.
 pub const CLOCK_BOUND: Duration = Duration::from_secs(2);
@@ -39,6 +42,8 @@ pub struct Deliver<'a, L, C, Q, D, S, W, T> {
     pub webhook: &'a W,
     /// The database's time and this invocation's end.
     pub time: &'a T,
+    /// What this execution environment has measured.
+    pub measure: &'a Measure,
     /// The stage's safety margin.
     pub margin: Duration,
     /// Joins history and logs.

@@ -10,7 +10,7 @@ use punctual_adapters::secrets::SecretsManagerStore;
 use punctual_adapters::telemetry::{Metrics, start_logs};
 use punctual_adapters::webhook::{HttpWebhook, WebhookConfig};
 use punctual_core::id::Correlation;
-use punctual_deliver::Deliver;
+use punctual_deliver::{Deliver, measure::Measure};
 
 /// What lives as long as the execution environment.
 struct Wired {
@@ -18,6 +18,7 @@ struct Wired {
     aws: Aws,
     secrets: SecretsManagerStore,
     webhook: HttpWebhook,
+    measure: Measure,
     metrics: Metrics,
 }
 
@@ -29,6 +30,7 @@ async fn main() -> Result<(), lambda_runtime::Error> {
     let wired = Wired {
         secrets: aws.secrets(&config.rules.secret_prefix),
         webhook: HttpWebhook::new(WebhookConfig::for_stage(&config.rules))?,
+        measure: Measure::default(),
         metrics: Metrics::start(&config.stage.name, "deliver")?,
         config,
         aws,
@@ -37,7 +39,7 @@ async fn main() -> Result<(), lambda_runtime::Error> {
 }
 
 async fn batch(wired: &Wired, event: LambdaEvent<SqsEvent>) -> anyhow::Result<SqsBatchResponse> {
-    let Wired { config, aws, secrets, webhook, metrics } = wired;
+    let Wired { config, aws, secrets, webhook, measure, metrics } = wired;
     let deliver = Deliver {
         ledger: &aws.ledger(&config.stage.ledger_table),
         control: &aws.control(&config.stage.control_table),
@@ -46,6 +48,7 @@ async fn batch(wired: &Wired, event: LambdaEvent<SqsEvent>) -> anyhow::Result<Sq
         time: &aws.time(&config.stage.control_table, event.context.deadline),
         secrets,
         webhook,
+        measure,
         margin: config.margin,
         by: Correlation::of_request(&event.context.request_id),
     };

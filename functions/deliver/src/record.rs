@@ -9,6 +9,7 @@ use punctual_core::decide::{ForDeliver, for_deliver};
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::{Destination, OnUnknown};
 use punctual_core::id::{DeliveryId, Owner};
+use punctual_core::measured::queue_delay;
 use punctual_core::message::Message;
 use punctual_core::ports::{Acquired, Control, DeadLetters, Ledger, PortError, Queue, Secrets, Time, Webhook, Written};
 use punctual_core::reason::Reason;
@@ -61,6 +62,9 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         fault::point(Point::Received, &message.delivery_id);
         let margin = destination.margin(self.margin);
         let now = self.time.now()?;
+        if let (0..=1, Some(sent)) = (record.receive_count, record.sent) {
+            self.measure.queue_delay(&message.destination_id, queue_delay(sent, message.not_before, now.lo), now.lo);
+        }
         // A claim takes the very attempt that its message names: past the policy's budget the row must say what was granted.
         let hint_is_good = record.receive_count <= 1
             && destination.paused.is_none()
@@ -209,6 +213,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             destination_version: destination.version,
             review_unknown: destination.spec.on_unknown == OnUnknown::Review,
             margin: destination.margin(self.margin),
+            measured: Duration::ZERO,
             retry_mode: known.settings.retry_mode,
             queue_reach,
         }
@@ -278,6 +283,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             destination_version: 0,
             review_unknown: false,
             margin: self.margin,
+            measured: Duration::ZERO,
             retry_mode: settings.retry_mode,
             queue_reach: QUEUE_REACH,
         };

@@ -100,6 +100,7 @@ impl<L: Ledger, Q: Queue, D: DeadLetters, T: Time> Settler<'_, L, Q, D, T> {
             destination_version: self.destination.version,
             review_unknown: self.destination.spec.on_unknown == punctual_core::destination::OnUnknown::Review,
             margin: self.margin,
+            measured: Duration::ZERO,
             retry_mode: self.retry_mode,
             queue_reach: Duration::ZERO,
         }

@@ -22,6 +22,7 @@ pub mod destination;
 pub mod explain;
 pub mod history;
 pub mod id;
+pub mod measured;
 pub mod message;
 pub mod outcome;
 pub mod ports;

@@ -1,7 +1,8 @@
 //! I am the retry policy: how long to wait before the next attempt, and whether there is one.
 //!
 //! `min(base * 2^(n-1), cap, remaining / 4)` before attempt n+1; jitter only upward; a floor that the receiver asked
-//! for is never undercut; nothing starts after the last safe start.
+//! for is never undercut; nothing starts after the last safe start, and nothing is planned later than the measured delays
+//! allow.
 
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ pub enum Next {
     At(Timestamp),
     /// The budget is spent.
     Exhausted,
-    /// The next attempt would start too late, but an operator can still act before the deadline.
+    /// The next attempt would start too late, or would be planned later than what was measured allows; but an operator
+    /// can still act before the deadline.
     NoSafeWindow,
     /// Less than the safety margin is left.
     Expired,
@@ -88,6 +90,9 @@ pub struct Room {
     pub deliver_by: Timestamp,
     /// Deadline less this is the last safe start.
     pub margin: Duration,
+    /// Queue delay plus call latency as measured: where it is more than the margin, no retry is planned later than the
+    /// deadline less this. Zero: nothing was measured.
+    pub measured: Duration,
 }
 
 /// Decides on the next attempt. `floor` is the receiver's own wish.
@@ -102,7 +107,8 @@ pub fn next(policy: &RetryPolicy, room: Room, now: Now, floor: Option<Duration>,
     }
     let delay = with_jitter(policy_delay(policy, room.made, room.deliver_by.since(now.hi)), random);
     let start = now.hi.plus(delay.max(floor.unwrap_or_default()));
-    if start > last { Next::NoSafeWindow } else { Next::At(start) }
+    let last_planned = last_safe_start(room.deliver_by, room.margin.max(room.measured));
+    if start > last_planned { Next::NoSafeWindow } else { Next::At(start) }
 }
 
 #[cfg(test)]
@@ -120,11 +126,15 @@ mod tests {
         fn never_below_policy_or_floor_nor_after_the_last_safe_start(
             base_ms in 100_u64..60_000, cap_ms in 60_000_u64..3_600_000, attempts in 1_u32..20,
             made in 1_u32..25, granted in 0_u32..5, left_ms in -60_000_i64..100_000_000, margin_ms in 0_u64..60_000,
+            measured_ms in prop_oneof![Just(0), 0_u64..1_800_000],
             floor_s in prop::option::of(0_u64..100_000), random in 0.0_f64..1.0, width in 0_i64..2000,
         ) {
             let policy = RetryPolicy { base_ms, cap_ms, attempts };
             let now = Now { lo: at(0), hi: at(width) };
-            let room = Room { made, granted, deliver_by: at(left_ms), margin: Duration::from_millis(margin_ms) };
+            let room = Room {
+                made, granted, deliver_by: at(left_ms), margin: Duration::from_millis(margin_ms),
+                measured: Duration::from_millis(measured_ms),
+            };
             let floor = floor_s.map(Duration::from_secs);
             let delay = policy_delay(&policy, made, room.deliver_by.since(now.hi));
             prop_assert!(delay <= Duration::from_millis(cap_ms));
@@ -134,11 +144,60 @@ mod tests {
                     prop_assert!(start >= now.hi.plus(delay));
                     prop_assert!(start >= now.hi.plus(floor.unwrap_or_default()));
                     prop_assert!(start <= last_safe_start(room.deliver_by, room.margin));
+                    prop_assert!(start <= last_safe_start(room.deliver_by, room.measured));
                     prop_assert!(made < attempts + granted);
                 }
                 Next::Exhausted => prop_assert!(made >= attempts + granted),
                 Next::NoSafeWindow => prop_assert!(now.hi <= last_safe_start(room.deliver_by, room.margin)),
                 Next::Expired => prop_assert!(now.hi > last_safe_start(room.deliver_by, room.margin)),
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_measured_ends_planning_before_the_margin_ends_everything() {
+        let policy = RetryPolicy { base_ms: 1_000, ..RetryPolicy::default() };
+        let now = Now::exactly(at(0));
+        let seconds = Duration::from_secs;
+        let plan = |left: i64, measured| {
+            let room =
+                Room { made: 1, granted: 0, deliver_by: at(left * 1_000), margin: seconds(20), measured: seconds(measured) };
+            next(&policy, room, now, None, 0.0)
+        };
+        for (left, measured, expected) in [
+            (100, 0, Next::At(at(1_000))),
+            (100, 20, Next::At(at(1_000))),
+            (21, 0, Next::At(at(1_000))),
+            (20, 0, Next::NoSafeWindow),
+            (100, 99, Next::At(at(1_000))),
+            (99, 99, Next::NoSafeWindow),
+            (30, 900, Next::NoSafeWindow),
+            (20, 900, Next::NoSafeWindow),
+            (19, 900, Next::Expired),
+            (19, 0, Next::Expired),
+        ] {
+            assert_eq!(plan(left, measured), expected, "{left} s left, {measured} s measured");
+        }
+    }
+
+    proptest! {
+        /// Whatever was measured, a retry is only ever taken away, never moved, and nothing expires for it.
+        #[test]
+        fn what_was_measured_only_takes_retries_away(
+            made in 1_u32..12, left_ms in -60_000_i64..4_000_000, margin_ms in 0_u64..60_000, measured_ms in 0_u64..2_000_000,
+            random in 0.0_f64..1.0,
+        ) {
+            let (policy, now) = (RetryPolicy::default(), Now::exactly(at(0)));
+            let room = Room {
+                made, granted: 0, deliver_by: at(left_ms), margin: Duration::from_millis(margin_ms), measured: Duration::ZERO,
+            };
+            let measured = Duration::from_millis(measured_ms);
+            let (floor, with) = (next(&policy, room, now, None, random), next(&policy, Room { measured, ..room }, now, None, random));
+            if measured <= room.margin {
+                prop_assert_eq!(with, floor);
+            } else {
+                let taken = matches!((floor, with), (Next::At(_), Next::NoSafeWindow));
+                prop_assert!(with == floor || taken, "{:?} became {:?}", floor, with);
             }
         }
     }

@@ -86,6 +86,9 @@ pub struct Terms<'a> {
     pub review_unknown: bool,
     /// Deadline less this is the last safe start.
     pub margin: Duration,
+    /// Queue delay plus call latency as measured; zero where nothing was. A retry is planned only if it starts before the
+    /// deadline by this as well.
+    pub measured: Duration,
     /// The kill switch.
     pub retry_mode: RetryMode,
     /// The longest wait that this message can still sleep through; at most [`QUEUE_REACH`].
@@ -232,7 +235,8 @@ pub fn finished(
         }
         Class::Retry { .. } if terms.retry_mode == RetryMode::DeadLetter => died(&closed, number, Reason::RetryDisabled, stamp)?,
         Class::Retry { reason, floor, .. } => {
-            let room = Room { made: number, granted: row.granted, deliver_by: row.deliver_by, margin: terms.margin };
+            let Terms { margin, measured, .. } = *terms;
+            let room = Room { made: number, granted: row.granted, deliver_by: row.deliver_by, margin, measured };
             match retry::next(terms.policy, room, stamp.now, floor, random) {
                 Next::At(start) => deferred(&closed, number, reason, start, terms, stamp)?,
                 Next::Exhausted => died(&closed, number, Reason::AttemptsExhausted, stamp)?,

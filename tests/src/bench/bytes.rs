@@ -55,6 +55,7 @@ pub fn delivered_at(attempt: u32, migrated: bool) -> Result<Bytes> {
         destination_version: DESTINATION_VERSION,
         review_unknown: false,
         margin: MARGIN,
+        measured: Duration::ZERO,
         retry_mode: RetryMode::Retry,
         queue_reach: QUEUE_REACH,
     };

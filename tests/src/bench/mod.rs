@@ -14,18 +14,26 @@ pub mod report;
 pub mod speed;
 mod world;
 
-use anyhow::{Context as _, Result};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
 
 use bytes::delivered_at;
 use cost::{Bill, Path, first_try};
 use report::Figure;
 
+use crate::hostile::{self, Hostile};
+
 /// The most write units of the ledger that a first-try delivery may cost.
 pub const WRITE_UNITS_GOAL: f64 = 10.0;
 /// The most bytes of the row of a first-try delivery.
 pub const ROW_BYTES_GOAL: f64 = 1_024.0;
+/// The most heap that ten hostile calls may hold at the same time, in bytes: ten times the bound of one.
+pub const HOSTILE_PEAK_GOAL: f64 = 10_485_760.0;
 /// A full batch.
 const FULL: u32 = 10;
+/// The total timeout of a hostile call.
+const HOSTILE_TOTAL: Duration = Duration::from_millis(600);
 
 /// Measures everything, prints it, and writes `target/bench.jsonl`; gives the figures that miss their goal.
 ///
@@ -58,10 +66,25 @@ pub async fn run() -> Result<Vec<Figure>> {
     figures.push(Figure::new("schedule_per_second", speed.schedule_per_second, "reminders/s", None));
     figures.push(Figure::new("dispatch_claims_per_second", speed.claims_per_second, "rows/s", None));
 
+    figures.push(Figure::new("hostile_peak_bytes", hostile_peak().await?, "bytes", Some(HOSTILE_PEAK_GOAL)));
+
     report::print_figures(&figures);
     let path = crate::stack::root().join("target/bench.jsonl");
     std::fs::write(&path, report::json_lines(&figures)?).with_context(|| format!("write {}", path.display()))?;
     Ok(figures.into_iter().filter(|figure| !figure.is_met()).collect())
+}
+
+/// The most heap that ten hostile receivers together cost, over as many rounds as it takes to meet them all.
+async fn hostile_peak() -> Result<f64> {
+    let webhook = hostile::client()?;
+    let mut most = 0;
+    for parts in Hostile::ALL.chunks(FULL as usize) {
+        // The first round also sets up what stays for good.
+        let (results, peak) = hostile::measured(&webhook, parts, HOSTILE_TOTAL).await?;
+        ensure!(results == parts.iter().map(|part| part.result()).collect::<Vec<_>>(), "another result: {results:?}");
+        most = most.max(peak);
+    }
+    Ok(f64::from(u32::try_from(most)?))
 }
 
 /// The figures without a path in their name are those of the dearer path: release by dispatch costs a run on top.

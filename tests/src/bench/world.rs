@@ -19,6 +19,7 @@ use punctual_core::outcome::CallResult;
 use punctual_core::ports::{Control as _, Request, SecretUnavailable, Secrets, Stored, Webhook};
 use punctual_core::signature::Secret;
 use punctual_deliver::Deliver;
+use punctual_deliver::measure::Measure;
 use punctual_dispatch::{Dispatch, Summary};
 use punctual_flows::release::Rules;
 use punctual_schedule::Schedule;
@@ -193,6 +194,7 @@ impl World {
             secrets: &Longest,
             webhook: &Accepts,
             time: &time,
+            measure: &Measure::default(),
             margin: self.margin,
             by: Self::by()?,
         };

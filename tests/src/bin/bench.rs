@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+use peak_alloc::PeakAlloc;
+
+/// Counts what is alive on the heap.
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     match punctual_tests::bench::run().await {

@@ -12,6 +12,7 @@ use punctual_core::id::{Correlation, DeliveryId};
 use punctual_core::ports::{Ledger as _, Written};
 use punctual_core::transition::{Stamp, Transition};
 use punctual_deliver::Deliver;
+use punctual_deliver::measure::Measure;
 use punctual_deliver::tally::Tally;
 use punctual_dispatch::{Dispatch, Summary};
 use punctual_flows::release::Rules;
@@ -146,6 +147,7 @@ pub(super) fn deliver(port: Port, stage: Stage, batch: Vec<Received>) -> Running
             secrets: &port,
             webhook: &port,
             time: &port,
+            measure: &Measure::default(),
             margin: stage.margin,
             by: by(&port),
         };

@@ -125,6 +125,7 @@ pub(crate) fn terms() -> Terms<'static> {
         destination_version: 3,
         review_unknown: false,
         margin: MARGIN,
+        measured: Duration::ZERO,
         retry_mode: RetryMode::Retry,
         queue_reach: Duration::from_secs(900),
     }

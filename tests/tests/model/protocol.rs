@@ -171,7 +171,15 @@ fn policy() -> RetryPolicy {
 }
 
 fn terms(policy: &RetryPolicy, queue_reach: Duration) -> Terms<'_> {
-    Terms { policy, destination_version: 1, review_unknown: false, margin: MARGIN, retry_mode: RetryMode::Retry, queue_reach }
+    Terms {
+        policy,
+        destination_version: 1,
+        review_unknown: false,
+        margin: MARGIN,
+        measured: Duration::ZERO,
+        retry_mode: RetryMode::Retry,
+        queue_reach,
+    }
 }
 
 fn called(answer: Answer) -> Called {

@@ -8,6 +8,7 @@ mod headers;
 mod hostile;
 mod names;
 mod receiver;
+mod row;
 mod server;
 mod start;
 mod tls;

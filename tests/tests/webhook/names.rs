@@ -13,10 +13,10 @@ use super::server::Raw;
 use super::{SLACK, answered, bounded, call, config, local, refused, request};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-const CLOSING: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+pub(crate) const CLOSING: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// A lookup that answers its n-th question with the n-th list, and counts.
-fn scripted(answers: &[&[&str]]) -> (Lookup, Arc<AtomicUsize>) {
+pub(crate) fn scripted(answers: &[&[&str]]) -> (Lookup, Arc<AtomicUsize>) {
     let parse = |list: &&[&str]| list.iter().map(|text| text.parse().expect("an address")).collect();
     let answers: Vec<Vec<IpAddr>> = answers.iter().map(parse).collect();
     let asked = Arc::new(AtomicUsize::new(0));
@@ -29,7 +29,7 @@ fn scripted(answers: &[&[&str]]) -> (Lookup, Arc<AtomicUsize>) {
     (lookup, asked)
 }
 
-fn named(server: &Raw, scheme: &str) -> String {
+pub(crate) fn named(server: &Raw, scheme: &str) -> String {
     format!("{scheme}://receiver.test:{}/hook", server.address.port())
 }
 

@@ -64,7 +64,7 @@ fn acceptor_with(leaf: &Leaf, protocols: Vec<Vec<u8>>) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-async fn serving(leaf: &Leaf) -> Raw {
+pub(crate) async fn serving(leaf: &Leaf) -> Raw {
     serving_with(acceptor(leaf)).await
 }
 
