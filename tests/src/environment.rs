@@ -42,7 +42,8 @@ pub struct Environment {
     pub time: HandTime,
     /// What was measured so far; another one is a fresh environment.
     pub measure: Measure,
-    control: MemoryControl,
+    /// The destinations.
+    pub control: MemoryControl,
     queue: MemoryQueue,
 }
 

@@ -116,6 +116,9 @@ impl Hostile {
         Self::SwitchingProtocols,
     ];
 
+    /// The one that costs most: a client reads a head into one buffer, up to its bound.
+    pub const DEAREST: Self = Self::EndlessHeaders;
+
     /// What a call makes of it: a status counts as soon as it is there, whatever the body does.
     #[must_use]
     pub fn result(self) -> CallResult {

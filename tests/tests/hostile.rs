@@ -40,7 +40,7 @@ async fn whatever_a_receiver_does_a_call_costs_its_timeout_and_its_bound_and_its
         worst = worst.max(peak);
     }
     assert!(worst > 1_000, "nothing was measured");
-    for parts in Hostile::ALL.chunks(BATCH) {
+    for parts in Hostile::ALL.chunks(BATCH).chain([&[Hostile::DEAREST; BATCH][..]]) {
         let all = tokio::time::timeout(TOTAL + SLACK, measured(&webhook, parts, TOTAL)).await;
         let (results, peak) = all.expect("a call outlived its timeout").expect("measured");
         println!("{} at the same time: {peak} bytes at most", parts.len());

@@ -6,6 +6,7 @@ use punctual_adapters::webhook::HttpWebhook;
 use punctual_core::clock::Now;
 use punctual_core::delivery::Delivery;
 use punctual_core::explain::{explain, text};
+use punctual_core::ports::Control as _;
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -21,22 +22,24 @@ fn noon() -> Timestamp {
     Timestamp::from_millis(1_796_126_400_000)
 }
 
-/// A delivery to this URL after one attempt by this client.
-async fn attempted(webhook: &HttpWebhook, url: &str) -> Delivery {
+/// A delivery to this URL after one attempt by this client, and what a person is told of it.
+async fn attempted(webhook: &HttpWebhook, url: &str) -> (Delivery, String) {
     let environment = Environment::new(noon());
     environment.register("receiver", url, json!({})).await.expect("registered");
     let id = environment.queued(1, "receiver", noon(), noon().plus(Duration::from_secs(3_600))).await.expect("a row");
     let tally = environment.deliver(webhook, std::slice::from_ref(&id), noon(), 1).await.expect("an invocation");
     assert_eq!((tally.called, tally.failed), (1, 0), "{tally:?}");
-    environment.row(&id).await.expect("the row")
+    let row = environment.row(&id).await.expect("the row");
+    let (destinations, _) = environment.control.lookup(std::slice::from_ref(&row.destination)).await.expect("a lookup");
+    let told = text(&explain(&row, None, destinations.first(), MARGIN, Now::exactly(noon())));
+    (row, told)
 }
 
 /// The row waits for its next try, its attempt names the rule, and so does what a person is told.
-fn says(row: &Delivery, rule: &str, reason: Reason) {
+fn says((row, told): &(Delivery, String), rule: &str, reason: Reason) {
     assert_eq!((row.state, row.reason), (State::Deferred, Some(reason)), "{rule}");
     let attempts: Vec<String> = row.attempts.iter().map(ToString::to_string).collect();
     assert_eq!(attempts, [format!("1 2026-12-01T12:00:00.000Z 0ms refused:{rule} {reason} v1 key")]);
-    let told = text(&explain(row, None, None, MARGIN, Now::exactly(noon())));
     for part in [format!("refused:{rule} {reason}"), format!("Last reason {reason}: "), format!("Refused by rule {rule}: ")] {
         assert!(told.contains(&part), "{part} is not in {told}");
     }
@@ -68,7 +71,7 @@ async fn a_name_that_turns_private_is_refused_by_name_on_the_row() {
     let (lookup, _) = scripted(&[&["127.0.0.1"], &["169.254.169.254"]]);
     let webhook = HttpWebhook::with_lookup(config(true), lookup).expect("a client");
     let url = named(&server, "http");
-    assert_eq!(attempted(&webhook, &url).await.state, State::Delivered);
+    assert_eq!(attempted(&webhook, &url).await.0.state, State::Delivered);
     says(&attempted(&webhook, &url).await, "link-local-or-metadata", Reason::AddressRefused);
     assert_eq!(server.connections(), 1);
 }
@@ -86,11 +89,10 @@ async fn a_certificate_is_refused_by_name_on_the_row() {
 #[tokio::test]
 async fn a_redirect_to_a_private_address_is_dead_and_says_why() {
     let server = Raw::answering("HTTP/1.1 307 Go\r\nlocation: http://10.0.0.1/\r\ncontent-length: 0\r\n\r\n").await;
-    let row = attempted(&local(), &server.url()).await;
+    let (row, told) = attempted(&local(), &server.url()).await;
     assert_eq!((row.state, row.reason), (State::Dead, Some(Reason::RedirectRefused)));
     let attempts: Vec<String> = row.attempts.iter().map(ToString::to_string).collect();
     assert_eq!(attempts, ["1 2026-12-01T12:00:00.000Z 0ms 307 redirect_refused v1 key"]);
-    let told = text(&explain(&row, None, None, MARGIN, Now::exactly(noon())));
     assert!(told.contains("The receiver answered with a redirect; redirects are never followed."), "{told}");
     assert_eq!(server.connections(), 1);
 }
