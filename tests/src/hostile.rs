@@ -21,7 +21,7 @@ pub const PEAK_GOAL: usize = 1024 * 1024;
 /// A page that nobody asked for: 40 MB.
 const PAGE: usize = 40 * 1024 * 1024;
 /// A piece of it.
-const FILL: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+static FILL: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 /// Raw deflate: each zero byte that follows is another thousand zeros.
 const DEFLATED: [u8; 15] = [0xed, 0xc1, 0x31, 0x01, 0, 0, 0, 0xc2, 0xa0, 0xf5, 0x4f, 0x6d, 0x06, 0x7f, 0xa0];
 const GZIP: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 3];

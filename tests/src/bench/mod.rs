@@ -3,7 +3,8 @@
 //! Units are the consumed capacity that dynoxide reports, with the tables and indexes of `infra/template.yaml`. Requests
 //! are counted where the SDK sends them, retries included: to DynamoDB those of schedule, dispatch (one whole run) and
 //! deliver; to SQS those of the adapter, and one `ReceiveMessage` and one `DeleteMessageBatch` per batch, which Lambda's
-//! poller makes. Its empty receives, the tick and the invocations themselves are not in these figures.
+//! poller makes. Its empty receives, the tick and the invocations themselves are not in these figures. The heap that ten
+//! hostile receivers cost at the same time is counted by this binary's allocator.
 
 pub mod bytes;
 pub mod calls;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lambda_events::event::sqs::SqsEvent;
@@ -12,7 +13,6 @@ use punctual_core::id::{Correlation, DeliveryId};
 use punctual_core::ports::{Ledger as _, Written};
 use punctual_core::transition::{Stamp, Transition};
 use punctual_deliver::Deliver;
-use punctual_deliver::measure::Measure;
 use punctual_deliver::tally::Tally;
 use punctual_dispatch::{Dispatch, Summary};
 use punctual_flows::release::Rules;
@@ -139,6 +139,7 @@ pub(super) fn change(port: Port, id: DeliveryId, change: Change) -> Running {
 /// it see the whole batch again.
 pub(super) fn deliver(port: Port, stage: Stage, batch: Vec<Received>) -> Running {
     Box::pin(async move {
+        let measure = Arc::clone(&port.inner().measure);
         let deliver = Deliver {
             ledger: &port,
             control: &port,
@@ -147,7 +148,7 @@ pub(super) fn deliver(port: Port, stage: Stage, batch: Vec<Received>) -> Running
             secrets: &port,
             webhook: &port,
             time: &port,
-            measure: &Measure::default(),
+            measure: &measure,
             margin: stage.margin,
             by: by(&port),
         };
@@ -177,6 +178,7 @@ fn record(message: &Received) -> Value {
         "receiptHandle": message.receipt,
         "body": message.body,
         "attributes": {
+            "SentTimestamp": message.sent.to_string(),
             "ApproximateReceiveCount": message.receives.to_string(),
             "ApproximateFirstReceiveTimestamp": message.first_received.to_string(),
         },

@@ -1,6 +1,7 @@
 //! I am the world's state: the tables, the queues, the network, the clock, and what every actor has asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use punctual_core::id::{DeliveryId, DestinationId};
 use punctual_core::outcome::{CallResult, Failure};
 use punctual_core::ports::{Ledger as _, Request};
 use punctual_core::time::Timestamp;
+use punctual_deliver::measure::Measure;
 
 use super::checks::{Call, Checks, Violation};
 use super::effect::{Answer, Effect, Pending, Stage, short};
@@ -58,6 +60,8 @@ pub(super) struct Inner {
     /// Since when destinations have been paused.
     pub(super) paused_since: BTreeMap<DestinationId, i64>,
     pub(super) queue: SimQueue,
+    /// What deliver measured: all its invocations of a run share one environment.
+    pub(super) measure: Arc<Measure>,
     pub(super) receivers: Vec<Receiver>,
     pub(super) pending: BTreeMap<u64, Pending>,
     next: u64,
@@ -84,6 +88,7 @@ impl Inner {
             control: MemoryControl::default(),
             paused_since: BTreeMap::new(),
             queue: SimQueue::default(),
+            measure: Arc::default(),
             receivers: (0..receivers).map(|_| Receiver::new()).collect(),
             pending: BTreeMap::new(),
             next: 0,

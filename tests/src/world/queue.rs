@@ -8,6 +8,7 @@ use punctual_core::ports::Outgoing;
 pub(super) struct Stored {
     pub(super) id: MessageId,
     pub(super) body: String,
+    pub(super) sent: i64,
     pub(super) visible_at: i64,
     pub(super) receives: u32,
     pub(super) first_received: Option<i64>,
@@ -20,6 +21,7 @@ pub(super) struct Received {
     pub(super) id: String,
     pub(super) receipt: String,
     pub(super) body: String,
+    pub(super) sent: i64,
     pub(super) receives: u32,
     pub(super) first_received: i64,
 }
@@ -32,13 +34,13 @@ pub(super) struct SimQueue {
 
 impl SimQueue {
     pub(super) fn publish(&mut self, outgoing: &Outgoing, now: i64) -> Option<MessageId> {
-        self.put(outgoing.message.body(), now + i64::from(outgoing.delay_seconds) * 1_000)
+        self.put(outgoing.message.body(), now, now + i64::from(outgoing.delay_seconds) * 1_000)
     }
 
-    /// A message with any text.
-    pub(super) fn put(&mut self, body: String, visible_at: i64) -> Option<MessageId> {
+    /// A message with any text, accepted at `sent`.
+    pub(super) fn put(&mut self, body: String, sent: i64, visible_at: i64) -> Option<MessageId> {
         let id = MessageId::new(format!("m{}", self.messages.len())).ok()?;
-        self.messages.push(Stored { id: id.clone(), body, visible_at, receives: 0, first_received: None, gone: false });
+        self.messages.push(Stored { id: id.clone(), body, sent, visible_at, receives: 0, first_received: None, gone: false });
         Some(id)
     }
 
@@ -68,6 +70,7 @@ impl SimQueue {
                     id: m.id.to_string(),
                     receipt: format!("{at}.{}", m.receives),
                     body: m.body.clone(),
+                    sent: m.sent,
                     receives: m.receives,
                     first_received: *m.first_received.get_or_insert(now),
                 }

@@ -288,7 +288,7 @@ impl World {
                 let mut inner = self.inner();
                 let body = setup::garbled(inner.row(&Self::id_of(reminder)).as_ref(), variant);
                 let now = inner.now;
-                inner.queue.put(body, now);
+                inner.queue.put(body, now, now);
                 inner.count("message garbled");
             }
             Op::Outlive { actor } => {
