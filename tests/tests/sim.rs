@@ -43,6 +43,7 @@ const HARD: &[&str] = &[
     "zombie",
     "left",
     "lost race",
+    "no retry for what was measured",
     "message delayed",
     "message duplicated",
     "message lost",

@@ -89,6 +89,9 @@ impl Inner {
         for entry in after.history.iter().skip(before.map_or(0, |b| b.history.len())) {
             let what = format!("row: {} {}", entry.state, entry.reason.map_or("-", Reason::code));
             self.count(&what);
+            if entry.reason == Some(Reason::NoSafeRetryWindow) && self.window_is_wide(after) {
+                self.count("no retry for what was measured");
+            }
         }
         if let Some(problem) = self.shape(after) {
             self.violate("row_shape", format!("{name}: {problem}; {}", shown(after)));
@@ -217,6 +220,15 @@ impl Inner {
             claim(now + 2_700 >= after.deliver_by.as_millis() - ms(margin), "expired_early", "it could still be delivered");
         }
         wrong
+    }
+
+    /// Whether the policy's own delay, which is at most 0.3 of what is left, would have ended before the hard margin: only
+    /// what was measured, or a receiver's wish, stands against a retry then.
+    fn window_is_wide(&self, row: &Delivery) -> bool {
+        let left = row.deliver_by.as_millis() - self.now;
+        let margin = self.checks.most.get(row.destination.as_str()).map_or(self.margin, |m| self.margin.max(m.0));
+        let wished = row.attempts.last().is_some_and(|a| a.reason == Reason::RateLimited);
+        !wished && left * 7 / 10 > ms(margin) + 2_700
     }
 
     /// Whether what happened to a dead row explains its reason.
