@@ -10,7 +10,7 @@ use punctual_adapters::memory::{MemoryControl, MemoryDeadLetters, MemoryLedger, 
 use punctual_core::acquire::Claimer;
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::delivery::{Delivery, Payload};
-use punctual_core::destination::{Change, Destination};
+use punctual_core::destination::{Change, Destination, Mode};
 use punctual_core::history::HistoryEntry;
 use punctual_core::id::{
     Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, MessageId, Owner, Reference,
@@ -108,6 +108,7 @@ impl Environment {
             reason: None,
             attempts: Vec::new(),
             granted: 0,
+            shadow: false,
             rescues: 0,
             late_success: None,
             hold: None,
@@ -125,7 +126,7 @@ impl Environment {
         let payload = Payload { body, parts, deliver_after: due, deliver_by };
         ensure!(self.ledger.create(&row, &payload).await? == Created::New, "{id} exists");
         let claimer = Claimer { owner: Owner::new("dispatch")?, by: stamp.by.clone(), until: due };
-        let claimed = self.written(dispatch_claimed(&row, claimer, &stamp)?).await?;
+        let claimed = self.written(dispatch_claimed(&row, claimer, Mode::Live, &stamp)?).await?;
         self.written(queued(&claimed, MessageId::new("message-1")?, &stamp)?).await?;
         Ok(id)
     }

@@ -73,7 +73,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         let outcome = |seen| Outcome { destination: destination.spec.id.clone(), version: destination.version, seen };
         tally.outcomes.extend(Seen::of(&called.result, class).map(outcome));
         let number = row.next_attempt();
-        if !matches!(called.result, CallResult::NotCalled(_)) {
+        if !matches!(called.result, CallResult::NotCalled(_) | CallResult::Shadowed) {
             self.measure.call_latency(&row.destination, called.took, now.lo);
         }
         let terms = &Terms { measured: self.measure.expected(&row.destination, now.lo), ..*terms };
