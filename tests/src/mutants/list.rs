@@ -143,8 +143,8 @@ pub const ALL: &[Mutant] = &[
         name: "no check before the first byte",
         patches: &[Patch {
             file: ATTEMPT,
-            find: "self.webhook.call(&request, &may_start).await;",
-            put: "self.webhook.call(&request, &|| may_start() || true).await;",
+            find: "self.webhook.call(&request, &may_start).await",
+            put: "self.webhook.call(&request, &|| may_start() || true).await",
         }],
     },
     Mutant {
