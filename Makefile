@@ -20,12 +20,17 @@ demo: prerequisites venv ## Shows the whole path on a local stack: builds, deplo
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/demo
 
-drill: prerequisites venv ## Kills the functions at each crash boundary; every delivery must converge all the same.
+drill: prerequisites venv ## Kills the functions at each crash boundary, and plays what receivers answer (LONG=1: waits 900 s out).
+ifdef LONG
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/drill long
+else
 	@$(CARGO) build --workspace --bins --locked --features punctual-flows/drill
 	@mkdir -p target/local/drill-bin
 	@cp target/debug/{dispatch,deliver,schedule,inspect,operate} target/local/drill-bin/
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/drill
+endif
 
 test: prerequisites venv ## Runs all checks and tests: format, lints, unit, property, contract, template, end to end.
 	$(CARGO) fmt --all --check

@@ -69,7 +69,7 @@ impl<'a> Console<'a> {
         self.do_it("operate", &event).await
     }
 
-    /// `hold` or `release` a delivery.
+    /// `hold`, `release` or `cancel` a delivery.
     ///
     /// # Errors
     /// If operate refuses it.

@@ -68,7 +68,8 @@ everywhere! {
         an_outdated_hold_is_refused, a_repeated_write_is_done_once, a_repeated_hold_is_written_once,
         a_released_row_is_not_put_to_sleep,
         a_return_that_saw_a_hold_is_decided_again_once_it_is_released,
-        twin_claims_of_one_invocation_in_one_millisecond_have_one_winner, a_late_success_fences_the_outcome, late_evidence_fills_one_attempt_and_the_next_is_appended,
+        twin_claims_of_one_invocation_in_one_millisecond_have_one_winner, a_cancel_says_who_and_why_and_fences_the_claim_that_did_not_see_it,
+        a_late_success_fences_the_outcome, late_evidence_fills_one_attempt_and_the_next_is_appended,
         a_row_with_every_field_round_trips;
     reads: the_wake_index_is_ordered_and_bounded, a_lane_is_read_page_by_page, equal_instants_are_read_once_each,
         a_deadline_filters_what_was_read, a_row_moves_within_and_leaves_the_wake_index, shards_are_apart,

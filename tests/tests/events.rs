@@ -193,7 +193,9 @@ fn events_name_what_other_events_make() {
             Action::Pause(input) | Action::Resume(input) | Action::Promote(input) => {
                 assert!(destinations.contains_key(&input.destination_id), "{}", event.name);
             }
-            Action::Hold(input) | Action::Release(input) => assert_eq!(&input.delivery_id, one, "{}", event.name),
+            Action::Hold(input) | Action::Release(input) | Action::Cancel(input) => {
+                assert_eq!(&input.delivery_id, one, "{}", event.name);
+            }
         }
     }
     let explain = |name: &str| strict::<ExplainInput>(&events()[name].raw, "").expect("an input");

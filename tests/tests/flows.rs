@@ -11,6 +11,8 @@
 
 #[path = "flows/ahead.rs"]
 mod ahead;
+#[path = "flows/answers.rs"]
+mod answers;
 #[path = "flows/crash.rs"]
 mod crash;
 #[path = "flows/ends.rs"]

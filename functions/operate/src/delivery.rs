@@ -10,7 +10,7 @@ use crate::input::OnDelivery;
 use crate::{Operate, Response};
 
 /// Somebody else's writes may get in between so often before the operator is asked to try again.
-const MOST_TRIES: usize = 5;
+pub(crate) const MOST_TRIES: usize = 5;
 
 impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
     pub(crate) async fn hold(&self, input: OnDelivery) -> Result<Response, FlowError> {
@@ -56,7 +56,7 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
         Ok(busy())
     }
 
-    async fn row(&self, input: &OnDelivery) -> Result<Option<Delivery>, FlowError> {
+    pub(crate) async fn row(&self, input: &OnDelivery) -> Result<Option<Delivery>, FlowError> {
         Ok(self.ledger.read(std::slice::from_ref(&input.delivery_id)).await?.into_iter().next())
     }
 
@@ -72,14 +72,14 @@ fn said(transition: &Transition, verb: &str) -> String {
     format!("{verb} delivery {} in state {}{end}", row.id, row.state)
 }
 
-fn refused(row: &Delivery, refusal: Refusal) -> Response {
+pub(crate) fn refused(row: &Delivery, refusal: Refusal) -> Response {
     Response::wrong("refused", "delivery_id", format!("a delivery that is not {}: {refusal}", row.state))
 }
 
-fn unknown() -> Response {
+pub(crate) fn unknown() -> Response {
     Response::wrong("unknown_delivery", "delivery_id", "a delivery that the ledger has")
 }
 
-fn busy() -> Response {
+pub(crate) fn busy() -> Response {
     Response::wrong("conflict", "delivery_id", "somebody else keeps writing this row; send this again")
 }

@@ -40,11 +40,11 @@ pub struct OnDestination {
     pub destination_id: DestinationId,
 }
 
-/// The `hold` and `release` actions.
+/// The `hold`, `release` and `cancel` actions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OnDelivery {
-    /// `hold` or `release`.
+    /// `hold`, `release` or `cancel`.
     pub action: String,
     /// Who; 1 to 64 characters.
     pub by: String,
@@ -69,6 +69,8 @@ pub enum Action {
     Hold(OnDelivery),
     /// Release a frozen delivery.
     Release(OnDelivery),
+    /// Take a delivery back.
+    Cancel(OnDelivery),
 }
 
 /// Reads an event.
@@ -77,7 +79,7 @@ pub enum Action {
 /// Every [`FieldError`] that can be told from the input alone.
 pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
     let one = |e| vec![e];
-    let name = action(event, &["put_destination", "pause", "resume", "promote", "hold", "release"]).map_err(one)?;
+    let name = action(event, &["put_destination", "pause", "resume", "promote", "hold", "release", "cancel"]).map_err(one)?;
     match name {
         "put_destination" => {
             let mut input: PutDestination = strict(event, "").map_err(one)?;
@@ -97,7 +99,11 @@ pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
         _ => {
             let input: OnDelivery = strict(event, "").map_err(one)?;
             who_and_why(&input.by, &input.why)?;
-            Ok(if name == "hold" { Action::Hold(input) } else { Action::Release(input) })
+            Ok(match name {
+                "hold" => Action::Hold(input),
+                "release" => Action::Release(input),
+                _ => Action::Cancel(input),
+            })
         }
     }
 }

@@ -217,6 +217,7 @@ impl Reminder {
             rescues: 0,
             late_success: None,
             hold: None,
+            cancel: None,
             death: 0,
             dlq_sent: 0,
             history: vec![HistoryEntry { at: now.lo, state: State::Scheduled, attempt: None, reason: None, by: by.clone() }],

@@ -58,6 +58,17 @@ pub struct Hold {
     pub why: String,
 }
 
+/// Who took a delivery back, when and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cancel {
+    /// When.
+    pub since: Timestamp,
+    /// Who says to have done it; at most 64 characters.
+    pub by: String,
+    /// Why; at most 256 characters.
+    pub why: String,
+}
+
 /// One delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
@@ -109,6 +120,8 @@ pub struct Delivery {
     pub late_success: Option<u32>,
     /// The freeze, if any.
     pub hold: Option<Hold>,
+    /// The cancel, once it is `cancelled`.
+    pub cancel: Option<Cancel>,
     /// How often it died or expired.
     pub death: u32,
     /// The last death whose dead-letter message was sent.

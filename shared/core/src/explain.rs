@@ -14,6 +14,7 @@ use crate::destination::{Destination, Mode, Pause};
 use crate::retry::last_safe_start;
 use crate::state::{Event, State, Verdict, verdict};
 use crate::time::Timestamp;
+use crate::transition::may_have_been_delivered;
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -121,6 +122,14 @@ fn sink(row: &Delivery, destination: Option<&Destination>) -> &'static str {
     if !over && (row.shadow || will_be) { " In shadow mode: the shadow sink gets it, not the receiver." } else { "" }
 }
 
+fn taken_back(row: &Delivery) -> String {
+    let told = row.cancel.as_ref().map_or_else(
+        || "Cancelled; nothing will be sent.".to_owned(),
+        |cancel| format!("{} cancelled it at {}: {}. Nothing will be sent.", cancel.by, cancel.since, cancel.why),
+    );
+    if may_have_been_delivered(row) { told + " A call before it may have had its effect." } else { told }
+}
+
 fn why(row: &Delivery, destination: Option<&Destination>, last: Timestamp, now: Now) -> String {
     let frozen = frozen(row, destination);
     let lease = row.lease_end().map_or_else(|| "unknown".to_owned(), |end| end.to_string());
@@ -131,7 +140,7 @@ fn why(row: &Delivery, destination: Option<&Destination>, last: Timestamp, now: 
             let when = done.map_or_else(String::new, |a| format!(" by attempt {} at {}", a.number, a.started_at));
             format!("Delivered{when}.")
         }
-        State::Cancelled => "Cancelled; nothing will be sent.".to_owned(),
+        State::Cancelled => taken_back(row),
         State::Shadowed => "Posted to the shadow sink only; the receiver was not called.".to_owned(),
         State::Dead => format!("Dead after {} attempts.{}", row.attempts.len(), last_reason(row)),
         State::Expired => format!("Expired after {} attempts: the last safe start was {last}.", row.attempts.len()),
@@ -181,6 +190,11 @@ fn allowed(row: &Delivery, now: Now) -> Vec<&'static str> {
     }
     if may(Event::Unhold) && row.hold.is_some() {
         allowed.push("release");
+    }
+    // A lease that has surely ended is no obstacle, unless the success of an attempt waits to be written.
+    let lost = row.state == State::Delivering && !row.lease_may_be_live(now) && row.late_success.is_none();
+    if may(Event::Cancel) || lost {
+        allowed.push("cancel");
     }
     if row.state == State::Delivering && row.lease_may_be_live(now) {
         allowed.push("wait for the attempt to end");

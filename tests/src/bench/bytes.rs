@@ -118,6 +118,7 @@ fn scheduled(at: Timestamp, migrated: bool) -> Result<Delivery> {
         rescues: 0,
         late_success: None,
         hold: None,
+        cancel: None,
         death: 0,
         dlq_sent: 0,
         history: vec![HistoryEntry { at, state: State::Scheduled, attempt: None, reason: None, by: stamp(at)?.by }],

@@ -3,12 +3,14 @@
 //! The functions are built with fault points ([`punctual_flows::fault`]) and end themselves by SIGKILL where a drill
 //! orders it ([`cases`]). Two stacks run side by side, one for the way into the queue and one for the way out, because
 //! the emulator ends all environments of a function when one of them dies. Within a stack blows fall one after another,
-//! and all deliveries converge at the same time. I repair nothing: I only run dispatch, as the schedule would.
+//! and all deliveries converge at the same time. I repair nothing: I only run dispatch, as the schedule would. The
+//! drills of the answers ([`crate::answers`]) follow on a stack of their own, with a normal build of the functions.
 
 pub mod build;
 mod cases;
+pub(crate) mod letters;
 mod provoke;
-mod report;
+pub(crate) mod report;
 mod side;
 
 use std::time::Duration;
@@ -16,6 +18,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use punctual_adapters::clock::machine_time;
 
+use crate::answers::{self, Told};
 use crate::stack::{Stack, StackOptions};
 use side::Side;
 
@@ -58,9 +61,32 @@ pub async fn play() -> Result<Vec<Failure>> {
         .parameter("HandoffThresholdSeconds", HANDOFF.as_secs());
     let (into, out) = tokio::try_join!(side(options.clone(), &cases::INTO_THE_QUEUE), side(options, &cases::OUT_OF_THE_QUEUE),)?;
     let outcomes: Vec<_> = into.into_iter().chain(out).collect();
-    let failures = report::tell(&outcomes);
+    let mut failures = report::tell(&outcomes);
+    println!("\n    Drills of the answers, at the same time on one stack:\n");
+    failures.extend(on_answers(async |stack| answers::play(stack).await).await?);
     println!("\nIt took {} s in all. The local stacks are stopped.", machine_time().since(began).as_secs());
     Ok(failures)
+}
+
+/// Runs the one drill that waits a `Retry-After` of 900 s out; gives what failed.
+///
+/// # Errors
+/// If a part of the stack does not work at all.
+pub async fn play_long() -> Result<Vec<Failure>> {
+    println!("Punctual drill: a receiver answers 429 with Retry-After: 900. The second calls come in a quarter of an hour.\n");
+    on_answers(async |stack| answers::play_long(stack).await).await
+}
+
+/// Plays drills of the answers on a stack of their own, prints them, and gives what failed.
+async fn on_answers(play: impl AsyncFnOnce(&Stack) -> Result<Vec<Told>>) -> Result<Vec<Failure>> {
+    let stack = Stack::start(answers::options()).await?;
+    let told = play(&stack).await;
+    let log = stack.log().display().to_string();
+    stack.stop().await?;
+    let told = told.with_context(|| format!("the emulator's log is {log}"))?;
+    told.iter().for_each(Told::print);
+    let failure = |told: &Told, problem: &String| Failure(format!("{}: {problem}", told.what));
+    Ok(told.iter().flat_map(|told| told.problems.iter().map(move |problem| failure(told, problem))).collect())
 }
 
 async fn side(options: StackOptions, cases: &[cases::Case]) -> Result<Vec<report::Outcome>> {

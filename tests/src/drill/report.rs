@@ -7,20 +7,30 @@ use punctual_core::history::HistoryEntry;
 use punctual_flows::fault::Point;
 
 use super::cases::{Blow, Case, NOT_BUILT};
-use super::side::Deaths;
+use super::letters::Letters;
 use crate::receiver::Call;
 
 /// An expectation that was not met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(pub String);
 
-/// The dead letters of one delivery.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Letters {
-    /// Repetitions included.
-    pub(super) sent: usize,
-    /// Of which deaths.
-    pub(super) deaths: Deaths,
+/// The columns of the table, for both kinds of drill.
+pub(crate) struct Columns<'a> {
+    pub(crate) what: &'a str,
+    pub(crate) calls: String,
+    pub(crate) effects: String,
+    pub(crate) letters: String,
+    pub(crate) took: String,
+    pub(crate) bound: String,
+    pub(crate) verdict: &'a str,
+}
+
+impl Columns<'_> {
+    /// Prints one line of the table.
+    pub(crate) fn print(&self) {
+        let Self { what, calls, effects, letters, took, bound, verdict } = self;
+        println!("    {what:<62} {calls:>5} {effects:>7} {letters:>7} {took:>9} {bound:>7}  {verdict}");
+    }
 }
 
 /// One drill at its end.
@@ -41,23 +51,23 @@ pub(super) struct Outcome {
 
 /// Prints the table and checks it.
 pub(super) fn tell(outcomes: &[Outcome]) -> Vec<Failure> {
-    println!(
-        "    {:<62} {:>5} {:>7} {:>7} {:>9} {:>7}  verdict",
-        "drill, and the history that it left", "calls", "effects", "letters", "converged", "bound"
-    );
+    let titles = ["calls", "effects", "letters", "converged", "bound"].map(str::to_owned);
+    let [calls, effects, letters, took, bound] = titles;
+    let what = "drill, and the history that it left";
+    Columns { what, calls, effects, letters, took, bound, verdict: "verdict" }.print();
     let mut failures = Vec::new();
     for outcome in outcomes {
         let problems = outcome.all_problems();
-        println!(
-            "    {:<62} {:>5} {:>7} {:>7} {:>9} {:>7}  {}",
-            outcome.case.what,
-            outcome.calls.len(),
-            outcome.effects,
-            outcome.letters(),
-            outcome.took.map_or_else(|| "never".to_owned(), seconds),
-            seconds(outcome.bound),
-            if problems.is_empty() { "ok" } else { "FAILED" },
-        );
+        let columns = Columns {
+            what: outcome.case.what,
+            calls: outcome.calls.len().to_string(),
+            effects: outcome.effects.to_string(),
+            letters: outcome.letters.shown(),
+            took: outcome.took.map_or_else(|| "never".to_owned(), seconds),
+            bound: seconds(outcome.bound),
+            verdict: verdict(&problems),
+        };
+        columns.print();
         println!("        {}", outcome.row.history.iter().map(short).collect::<Vec<_>>().join(" > "));
         for problem in problems {
             println!("        FAILED: {problem}");
@@ -73,15 +83,6 @@ pub(super) fn tell(outcomes: &[Outcome]) -> Vec<Failure> {
 }
 
 impl Outcome {
-    /// Distinct deaths, and how often a letter was sent for them.
-    fn letters(&self) -> String {
-        match (self.letters.deaths.len(), self.letters.sent) {
-            (0, _) => "-".to_owned(),
-            (deaths, sent) if deaths == sent => deaths.to_string(),
-            (deaths, sent) => format!("{deaths} ({sent}x)"),
-        }
-    }
-
     fn all_problems(&self) -> Vec<String> {
         let Self { case, row, .. } = self;
         let mut problems = self.problems.clone();
@@ -121,13 +122,17 @@ impl Outcome {
     }
 }
 
+pub(crate) fn verdict(problems: &[String]) -> &'static str {
+    if problems.is_empty() { "ok" } else { "FAILED" }
+}
+
 /// A line of history without its instant and its correlation id.
-fn short(entry: &HistoryEntry) -> String {
+pub(crate) fn short(entry: &HistoryEntry) -> String {
     let attempt = entry.attempt.map(|number| format!("#{number}")).unwrap_or_default();
     let reason = entry.reason.map(|reason| format!(" {reason}")).unwrap_or_default();
     format!("{}{attempt}{reason}", entry.state)
 }
 
-fn seconds(duration: Duration) -> String {
+pub(crate) fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }

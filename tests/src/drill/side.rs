@@ -1,6 +1,5 @@
 //! I am one stack with its drills: a receiver, a ticking dispatch, and a look at the ledger until all have converged.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,8 +19,9 @@ use tokio::sync::Mutex;
 use tokio::time::MissedTickBehavior;
 
 use super::cases::{Case, Until};
+use super::letters;
 use super::provoke::Struck;
-use super::report::{Letters, Outcome};
+use super::report::Outcome;
 use super::{HANDOFF, TICK, VISIBILITY, WORK};
 use crate::console::Console;
 use crate::receiver::Receiver;
@@ -110,7 +110,7 @@ impl<'a> Side<'a> {
     async fn converge(&self, cases: &[Case]) -> Result<Vec<Outcome>> {
         let watched = try_join_all(cases.iter().map(|case| self.watch(case))).await?;
         self.wait_for_an_empty_queue().await?;
-        let letters = self.letters().await?;
+        let letters = letters::read(self.stack).await?;
         let mut outcomes = Vec::new();
         for (case, (struck, took, bound)) in cases.iter().zip(watched) {
             let row = self.row(&struck.id).await?;
@@ -186,33 +186,9 @@ impl<'a> Side<'a> {
             tokio::time::sleep(LOOK).await;
         }
     }
-
-    /// The dead letters by delivery.
-    async fn letters(&self) -> Result<BTreeMap<String, Letters>> {
-        let url = self.stack.dead_letter_queue_url()?;
-        let mut letters: BTreeMap<String, Letters> = BTreeMap::new();
-        loop {
-            let request = self.sqs.receive_message().queue_url(&url).max_number_of_messages(10).visibility_timeout(600);
-            let batch = request.message_attribute_names("All").send().await.context("read the dead letters")?.messages;
-            let batch = batch.unwrap_or_default();
-            if batch.is_empty() {
-                return Ok(letters);
-            }
-            for message in batch {
-                let attributes = message.message_attributes.unwrap_or_default();
-                let text = |name: &str| attributes.get(name).and_then(|a| a.string_value.clone()).unwrap_or_default();
-                let of_delivery = letters.entry(text("delivery_id")).or_default();
-                of_delivery.sent += 1;
-                of_delivery.deaths.insert(text("death"));
-            }
-        }
-    }
 }
 
 /// The time from an instant to a later one; nothing if there is none.
 pub(super) fn until(end: Option<Timestamp>, from: Timestamp) -> Duration {
     end.map_or(Duration::ZERO, |end| end.since(from))
 }
-
-/// Distinct deaths: a dead letter may be sent again.
-pub(super) type Deaths = BTreeSet<String>;

@@ -16,6 +16,8 @@ pub enum Answer {
     },
     /// Never, until the receiver stops.
     Hang,
+    /// Not at all: the connection is cut before the first byte.
+    Cut,
 }
 
 /// What one call leads to.
@@ -41,6 +43,12 @@ impl Step {
     #[must_use]
     pub fn hang() -> Self {
         Self { answer: Answer::Hang, after: Duration::ZERO, effect: false }
+    }
+
+    /// Cuts the connection instead of an answer, and has no effect.
+    #[must_use]
+    pub fn cut() -> Self {
+        Self { answer: Answer::Cut, after: Duration::ZERO, effect: false }
     }
 
     /// Asks to wait: a number of seconds or an HTTP-date.
@@ -92,6 +100,8 @@ pub enum Behaviour {
     Hang,
     /// `/down`: 503.
     Down,
+    /// `/recovering`: 503 until it is healed.
+    Recovering,
     /// `/forgetful`: 200, and a second effect for a second call: the receiver without an idempotency contract.
     Forgetful,
     /// Any other path: 404.
@@ -114,6 +124,7 @@ impl Behaviour {
             "busy" => Self::Busy,
             "hang" => Self::Hang,
             "down" => Self::Down,
+            "recovering" => Self::Recovering,
             "forgetful" => Self::Forgetful,
             _ => Self::Unknown,
         }
@@ -138,11 +149,17 @@ impl Behaviour {
             Self::Gone => Step::status(410),
             Self::Conflict => Step::status(422),
             Self::Down => Step::status(503),
+            Self::Recovering if !healed => Step::status(503),
             Self::Unknown => Step::status(404),
             Self::Hang => Step::hang(),
-            Self::Healthy | Self::Flaky | Self::Limited | Self::Rejecting | Self::Late | Self::Busy | Self::Forgetful => {
-                Step::status(200)
-            }
+            Self::Healthy
+            | Self::Flaky
+            | Self::Limited
+            | Self::Rejecting
+            | Self::Recovering
+            | Self::Late
+            | Self::Busy
+            | Self::Forgetful => Step::status(200),
         }
     }
 }

@@ -43,6 +43,10 @@ pub struct Call {
     pub signature: Verdict,
     /// What HMAC-SHA-256 says of `x-signature-256`.
     pub body_signature: Verdict,
+    /// Signatures in `webhook-signature`.
+    pub signatures: usize,
+    /// Of how many of the receiver's secrets there is a good one among them.
+    pub good_signatures: usize,
     /// The body's field `due` (RFC 3339, or a number of Unix milliseconds), in Unix milliseconds.
     pub due_ms: Option<i64>,
 }
@@ -61,6 +65,8 @@ impl Call {
             body_bytes: body.len(),
             signature,
             body_signature,
+            signatures: header_text(headers, "webhook-signature").split_ascii_whitespace().count(),
+            good_signatures: verifier.signatures(headers, body),
             due_ms: due(body),
         }
     }

@@ -59,15 +59,14 @@ impl Default for ReceiverOptions {
 
 struct Shared {
     options: ReceiverOptions,
-    verifier: Verifier,
     inner: Mutex<Inner>,
     /// The number of calls so far, for those who wait.
     count: watch::Sender<u64>,
     stopping: watch::Sender<bool>,
 }
 
-#[derive(Default)]
 struct Inner {
+    verifier: Verifier,
     log: Log,
     programs: HashMap<String, VecDeque<Step>>,
     healed: bool,
@@ -105,8 +104,7 @@ impl Receiver {
         let base_url = format!("http://{}", listener.local_addr()?);
         let shared = Arc::new(Shared {
             options,
-            verifier,
-            inner: Mutex::default(),
+            inner: Mutex::new(Inner { verifier, log: Log::default(), programs: HashMap::new(), healed: false }),
             count: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
         });
@@ -145,7 +143,16 @@ impl Receiver {
         Ok(())
     }
 
-    /// Mends `/rejecting` (true), or breaks it again.
+    /// Accepts these secrets from the next call on, and no others.
+    ///
+    /// # Errors
+    /// If a secret is none.
+    pub fn accept(&self, secrets: &[&str]) -> Result<()> {
+        self.shared.inner().verifier = Verifier::new(secrets).context("the receiver's secrets")?;
+        Ok(())
+    }
+
+    /// Mends `/rejecting` and `/recovering` (true), or breaks them again.
     pub fn heal(&self, healed: bool) {
         self.shared.inner().healed = healed;
     }
@@ -242,6 +249,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let mut stopping = shared.stopping.subscribe();
     let stopped = stopping.wait_for(|stop| *stop);
     let (code, retry_after) = match step.answer {
+        Answer::Cut => return cut(),
         Answer::Hang => {
             let _stopped = stopped.await;
             return status(StatusCode::SERVICE_UNAVAILABLE);
@@ -263,10 +271,10 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
 
 /// Records the call, applies its effect and says how it is answered: all in one step, as a careful receiver does it.
 fn decide(shared: &Shared, received_at_ms: i64, path: &str, headers: &HeaderMap, body: &[u8]) -> Step {
-    let call = Call::new(received_at_ms, path, headers, body, &shared.verifier);
-    let key = call.key().to_owned();
     let mut guard = shared.inner();
     let inner = &mut *guard;
+    let call = Call::new(received_at_ms, path, headers, body, &inner.verifier);
+    let key = call.key().to_owned();
     let step = if call.is_badly_signed() {
         Step::status(401)
     } else if !inner.log.has_room() {
@@ -286,6 +294,12 @@ fn decide(shared: &Shared, received_at_ms: i64, path: &str, headers: &HeaderMap,
     drop(guard);
     shared.count.send_replace(total);
     step
+}
+
+/// A response whose body fails before the head is sent: the server closes the connection.
+fn cut() -> Response<Body> {
+    let failed = futures::stream::once(async { Err::<Vec<u8>, _>(std::io::Error::other("cut")) });
+    Response::new(Body::from_stream(failed))
 }
 
 fn status(code: StatusCode) -> Response<Body> {

@@ -112,8 +112,8 @@ pub(super) fn operate(port: Port, stage: Stage, event: Value) -> Running {
 /// What an actor does with a row that it has read.
 pub(super) type Change = Box<dyn Fn(&Delivery, &Stamp) -> Option<Transition>>;
 
-/// Reads a row and writes a change of it, as often as somebody else is faster. Cancel and reschedule have no function
-/// yet: the core's transitions are driven as their function will drive them.
+/// Reads a row and writes a change of it, as often as somebody else is faster. Reschedule has no function
+/// yet: the core's transition is driven as its function will drive it.
 pub(super) fn change(port: Port, id: DeliveryId, change: Change) -> Running {
     Box::pin(async move {
         let Ok(mut rows) = port.read(std::slice::from_ref(&id)).await else { return Done::Failed("read".into()) };

@@ -162,7 +162,7 @@ pub enum Op {
         /// Which.
         request: u8,
     },
-    /// The core's cancel, as one who has read the row writes it.
+    /// The operator takes a delivery back.
     Cancel {
         /// Its number.
         actor: u32,

@@ -12,7 +12,7 @@ use punctual_core::destination::{Destination, Mode};
 use punctual_core::id::{DeliveryId, IdentityParts};
 use punctual_core::ports::{Control as _, Ledger as _};
 use punctual_core::settings::{RetryMode, Settings};
-use punctual_core::transition::{Instants as Recalled, cancelled, rescheduled};
+use punctual_core::transition::{Instants as Recalled, rescheduled};
 use punctual_schedule::result::Answer as Scheduled;
 use serde_json::json;
 
@@ -271,8 +271,8 @@ impl World {
             Op::Run { actor } => self.run_on(actor),
             Op::Crash { actor } => self.crash(actor, "crash"),
             Op::Cancel { actor, reminder } => {
-                let change: actor::Change = Box::new(|row, stamp| cancelled(row, stamp).ok());
-                self.start(actor, "cancel", OPERATE_MS, |port| actor::change(port, Self::id_of(reminder), change));
+                let event = on_delivery("cancel", reminder);
+                self.start(actor, "cancel", OPERATE_MS, |port| actor::operate(port, stage, event));
             }
             Op::Reschedule { actor, reminder, variant } => {
                 let to = setup::other_instants(self.seed, reminder, variant, self.inner().now);

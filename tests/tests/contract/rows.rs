@@ -5,7 +5,7 @@ use std::time::Duration;
 use punctual_core::acquire::Claimer;
 use punctual_core::attempt::{Answer, Attempt};
 use punctual_core::clock::Now;
-use punctual_core::delivery::{Delivery, Hold, Payload};
+use punctual_core::delivery::{Cancel, Delivery, Hold, Payload};
 use punctual_core::history::HistoryEntry;
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Owner, Reference};
 use punctual_core::outcome::{CallResult, Called, Class};
@@ -75,6 +75,7 @@ pub(crate) fn row(n: u32) -> Delivery {
         rescues: 0,
         late_success: None,
         hold: None,
+        cancel: None,
         death: 0,
         dlq_sent: 0,
         history: vec![line(-60, State::Scheduled, "created")],
@@ -92,6 +93,10 @@ pub(crate) fn line(seconds: i64, state: State, who: &str) -> HistoryEntry {
 
 pub(crate) fn hold() -> Hold {
     Hold { since: at(-30), by: "operator".into(), why: "the receiver asked for it".into() }
+}
+
+pub(crate) fn cancel() -> Cancel {
+    Cancel { since: at(-20), by: "operator".into(), why: "the contract was renewed".into() }
 }
 
 pub(crate) fn attempt(number: u32) -> Attempt {
@@ -155,6 +160,7 @@ pub(crate) fn full(n: u32) -> Delivery {
         rescues: 4,
         late_success: Some(1),
         hold: Some(hold()),
+        cancel: Some(cancel()),
         death: 2,
         dlq_sent: 1,
         history: vec![line(-60, State::Scheduled, "created"), line_with_all],

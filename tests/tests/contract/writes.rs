@@ -10,7 +10,7 @@ use punctual_core::reason::Reason;
 use punctual_core::state::State;
 use punctual_core::transition::{self, Transition};
 
-use crate::rows::{MARGIN, at, attempt, called, claimer, full, hold, line, payload, retry, row, stamp, terms};
+use crate::rows::{MARGIN, at, attempt, called, cancel, claimer, full, hold, line, payload, retry, row, stamp, terms};
 use crate::worlds::World;
 
 async fn seed(ledger: &impl Ledger, row: &Delivery) {
@@ -205,6 +205,19 @@ pub(crate) async fn a_return_that_saw_a_hold_is_decided_again_once_it_is_release
     let released = apply(ledger, &transition::unheld(&queued, MARGIN, &stamp(2, "operator")).expect("unheld")).await;
     assert_eq!(ledger.write(&returned).await.unwrap(), Written::Conflict(Box::new(released.clone())));
     assert_eq!(stored(ledger, &queued).await, released, "it must not sleep until its last safe start");
+}
+
+pub(crate) async fn a_cancel_says_who_and_why_and_fences_the_claim_that_did_not_see_it(world: &impl World) {
+    let ledger = world.ledger();
+    let mut queued = row(1);
+    queued.state = State::Queued;
+    seed(ledger, &queued).await;
+    let claim = transition::deliver_claimed(&queued, claimer("late", 40), &stamp(1, "deliver")).expect("claimed");
+    let cancelled = transition::cancelled(&queued, cancel(), &stamp(1, "operator")).expect("cancelled");
+    let after = apply(ledger, &cancelled).await;
+    assert_eq!((after.state, &after.cancel, after.wake_at), (State::Cancelled, &Some(cancel()), None));
+    assert_eq!(ledger.write(&claim).await.unwrap(), Written::Conflict(Box::new(after.clone())));
+    assert_eq!(stored(ledger, &queued).await, after, "nothing is claimed after a cancel");
 }
 
 pub(crate) async fn twin_claims_of_one_invocation_in_one_millisecond_have_one_winner(world: &impl World) {

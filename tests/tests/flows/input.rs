@@ -155,6 +155,12 @@ async fn operate_and_inspect_name_what_is_wrong() {
         (about("pause", "destination_id", "nowhere"), "unknown_destination", "destination_id"),
         (about("hold", "delivery_id", "dlv_none"), "unknown_delivery", "delivery_id"),
         (about("hold", "destination_id", "known"), "unknown_field", "destination_id"),
+        (about("cancel", "delivery_id", "dlv_none"), "unknown_delivery", "delivery_id"),
+        (about("cancel", "destination_id", "known"), "unknown_field", "destination_id"),
+        (about("cancel", "why", "again"), "missing_field", "delivery_id"),
+        (json!({"action": "cancel", "by": " ", "why": "a test", "delivery_id": "dlv_none"}), "out_of_bounds", "by"),
+        (json!({"action": "cancel", "by": "ops", "why": "w".repeat(257), "delivery_id": "dlv_none"}), "out_of_bounds", "why"),
+        (json!({"action": "cancel", "why": "a test", "delivery_id": "dlv_none"}), "missing_field", "by"),
         (about("purge", "delivery_id", "dlv_none"), "unknown_action", "action"),
     ] {
         let answer = world.console().send("operate", &event).await.unwrap();

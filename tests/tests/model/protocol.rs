@@ -8,7 +8,7 @@ use std::time::Duration;
 use punctual_core::acquire::{Acquire, Claimer, can_start};
 use punctual_core::clock::Now;
 use punctual_core::decide::{ForDeliver, ForDispatch, for_deliver, for_dispatch};
-use punctual_core::delivery::Delivery;
+use punctual_core::delivery::{Cancel, Delivery};
 use punctual_core::destination::Mode;
 use punctual_core::id::{Correlation, MessageId, Owner};
 use punctual_core::outcome::{CallResult, Called, classify};
@@ -140,12 +140,16 @@ fn answer(question: Question, row: &Row, now: Now) -> Reply {
         Question::Mark => written(transition::queued(row, MessageId::new("m").expect("a name"), &stamp)),
         Question::Return => written(transition::returned(row, Reason::PublishFailed, MARGIN, &stamp)),
         Question::MarkLetter => written(transition::dead_letter_sent(row, &stamp)),
-        Question::Wish(Wish::Cancel) => written(transition::cancelled(row, &stamp)),
+        Question::Wish(Wish::Cancel) => written(transition::cancelled(row, cancel(), &stamp)),
         Question::Wish(Wish::Reschedule) => {
             let to = Instants { deliver_after: at(MOVED.0), deliver_by: at(MOVED.1) };
             written(transition::rescheduled(row, to, MARGIN, &stamp))
         }
     }
+}
+
+fn cancel() -> Cancel {
+    Cancel { since: at(0), by: "ann".into(), why: "asked".into() }
 }
 
 fn claimed(row: &Delivery, acquire: &Acquire) -> Reply {

@@ -222,6 +222,7 @@ fn template() -> Delivery {
                 rescues: 0,
                 late_success: None,
                 hold: None,
+                cancel: None,
                 death: 0,
                 dlq_sent: 0,
                 history: Vec::new(),

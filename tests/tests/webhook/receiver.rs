@@ -67,11 +67,37 @@ async fn a_late_answer_has_one_effect() {
 }
 
 #[tokio::test]
-async fn rejecting_can_be_healed() {
+async fn rejecting_and_recovering_can_be_healed() {
+    for (path, status) in [("rejecting", 400), ("recovering", 503)] {
+        let receiver = Receiver::start(&[A]).await.expect("a receiver");
+        assert_eq!(post(&local(), &receiver, path).await, answered(status));
+        receiver.heal(true);
+        assert_eq!(post(&local(), &receiver, path).await, answered(200));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_can_be_cut_after_the_effect() {
     let receiver = Receiver::start(&[A]).await.expect("a receiver");
-    assert_eq!(post(&local(), &receiver, "rejecting").await, answered(400));
-    receiver.heal(true);
-    assert_eq!(post(&local(), &receiver, "rejecting").await, answered(200));
+    receiver.program("dlv_j7m64rugcqtpndphfuqwp5tjax", [Step::cut().effect(true)]).expect("programmed");
+    assert_eq!(post(&local(), &receiver, "healthy").await, Failure::Cut.into());
+    assert_eq!((receiver.call_count(), receiver.effects().len()), (1, 1), "nobody called again by itself");
+    assert_eq!(post(&local(), &receiver, "healthy").await, answered(200));
+    assert_eq!((receiver.effects().len(), receiver.duplicate_effects()), (1, 0));
+}
+
+#[tokio::test]
+async fn accepted_secrets_can_be_changed() {
+    let receiver = Receiver::start(&[A]).await.expect("a receiver");
+    let mut results = Vec::new();
+    for (accepted, active) in [(&[A][..], &[A][..]), (&[A, B], &[B, A]), (&[B], &[B, A]), (&[B], &[A])] {
+        receiver.accept(accepted).expect("secrets");
+        let request = signed(receiver.url("healthy"), &secrets(active), b"{}");
+        results.push(bounded(&local(), &request, &|| true).await);
+    }
+    assert_eq!(results, [answered(200), answered(200), answered(200), answered(401)]);
+    let counts: Vec<(usize, usize)> = receiver.calls().iter().map(|call| (call.signatures, call.good_signatures)).collect();
+    assert_eq!(counts, [(1, 1), (2, 2), (2, 1), (1, 0)]);
 }
 
 #[tokio::test]

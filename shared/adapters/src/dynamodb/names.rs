@@ -49,9 +49,12 @@ pub(crate) const DEATH: &str = "death";
 pub(crate) const DLQ_SENT: &str = "dlq_sent";
 pub(crate) const LATE_SUCCESS: &str = "late_success";
 pub(crate) const HOLD: &str = "hold";
-pub(crate) const HOLD_SINCE: &str = "since";
-pub(crate) const HOLD_BY: &str = "by";
-pub(crate) const HOLD_WHY: &str = "why";
+/// Only on cancelled rows.
+pub(crate) const CANCELLED: &str = "cancelled";
+/// In a hold and in a cancel.
+pub(crate) const SINCE: &str = "since";
+pub(crate) const BY: &str = "by";
+pub(crate) const WHY: &str = "why";
 /// Only on dead and expired rows: the state again.
 pub(crate) const ATTENTION: &str = "attention";
 pub(crate) const HISTORY: &str = "history";

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use punctual_core::delivery::{Delivery, Hold, Lane};
+use punctual_core::delivery::{Cancel, Delivery, Hold, Lane};
 use punctual_core::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference};
 use punctual_core::ports::PortError;
 use punctual_core::reason::Reason;
@@ -65,6 +65,7 @@ pub(crate) fn encode(row: &Delivery) -> Item {
         rescues,
         late_success,
         hold,
+        cancel,
         death,
         dlq_sent,
         history,
@@ -99,6 +100,7 @@ pub(crate) fn encode(row: &Delivery) -> Item {
     put(names::RESCUES, counted(rescues));
     put(names::LATE_SUCCESS, late_success.map(number));
     put(names::HOLD, hold.as_ref().map(encode_hold));
+    put(names::CANCELLED, cancel.as_ref().map(|cancel| signed(cancel.since, &cancel.by, &cancel.why)));
     put(names::DEATH, counted(death));
     put(names::DLQ_SENT, counted(dlq_sent));
     put(names::ATTENTION, state.needs_operator().then(|| text(state)));
@@ -107,10 +109,15 @@ pub(crate) fn encode(row: &Delivery) -> Item {
 }
 
 pub(crate) fn encode_hold(hold: &Hold) -> AttributeValue {
+    signed(hold.since, &hold.by, &hold.why)
+}
+
+/// An operator's act: when, who and why.
+fn signed(since: Timestamp, by: &str, why: &str) -> AttributeValue {
     AttributeValue::M(HashMap::from([
-        (names::HOLD_SINCE.to_owned(), text(hold.since)),
-        (names::HOLD_BY.to_owned(), text(&hold.by)),
-        (names::HOLD_WHY.to_owned(), text(&hold.why)),
+        (names::SINCE.to_owned(), text(since)),
+        (names::BY.to_owned(), text(by)),
+        (names::WHY.to_owned(), text(why)),
     ]))
 }
 
@@ -155,6 +162,7 @@ fn decode_row(read: &Reader<'_>) -> Result<Delivery, PortError> {
         rescues: counted(names::RESCUES)?,
         late_success: read.optional_number(names::LATE_SUCCESS)?,
         hold: read.map(names::HOLD)?.map(|hold| decode_hold(&hold)).transpose()?,
+        cancel: read.map(names::CANCELLED)?.map(|cancel| decode_cancel(&cancel)).transpose()?,
         death: counted(names::DEATH)?,
         dlq_sent: counted(names::DLQ_SENT)?,
         history: read.list(names::HISTORY)?,
@@ -168,11 +176,21 @@ fn decode_row(read: &Reader<'_>) -> Result<Delivery, PortError> {
 }
 
 fn decode_hold(read: &Reader<'_>) -> Result<Hold, PortError> {
-    Ok(Hold {
-        since: read.required(names::HOLD_SINCE, str::parse::<Timestamp>)?,
-        by: read.required(names::HOLD_BY, as_is)?,
-        why: read.required(names::HOLD_WHY, as_is)?,
-    })
+    let (since, by, why) = decode_signed(read)?;
+    Ok(Hold { since, by, why })
+}
+
+fn decode_cancel(read: &Reader<'_>) -> Result<Cancel, PortError> {
+    let (since, by, why) = decode_signed(read)?;
+    Ok(Cancel { since, by, why })
+}
+
+fn decode_signed(read: &Reader<'_>) -> Result<(Timestamp, String, String), PortError> {
+    Ok((
+        read.required(names::SINCE, str::parse::<Timestamp>)?,
+        read.required(names::BY, as_is)?,
+        read.required(names::WHY, as_is)?,
+    ))
 }
 
 #[cfg(test)]

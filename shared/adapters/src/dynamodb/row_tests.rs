@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use proptest::option::of;
 use proptest::prelude::*;
 use punctual_core::attempt::{Answer, Attempt};
-use punctual_core::delivery::{Delivery, Hold};
+use punctual_core::delivery::{Cancel, Delivery, Hold};
 use punctual_core::history::HistoryEntry;
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference};
 use punctual_core::reason::Reason;
@@ -82,6 +82,7 @@ prop_compose! {
         (wake_at, held_until, lease_until) in (of(instant()), of(instant()), of(instant())),
         (granted, rescues, death, dlq_sent) in (0_u32..3, 0_u32..3, 0_u32..3, any::<u32>()),
         (late_success, shadow) in (of(any::<u32>()), any::<bool>()),
+        cancel in of((instant(), ".{0,64}", ".{0,256}")),
         attempts in proptest::collection::vec(attempt(), 0..4),
         history in proptest::collection::vec(entry(), 0..6),
     ) -> Delivery {
@@ -89,7 +90,7 @@ prop_compose! {
             idempotency_key: key.unwrap_or_else(|| IdempotencyKey::from(&id)),
             id, reference, destination, shard, content, state, version, deliver_after, deliver_by, next_attempt_at, wake_at,
             held_until, lease_owner, lease_until, message, reason, shadow, attempts, granted, rescues, late_success, hold, death,
-            dlq_sent, history,
+            dlq_sent, history, cancel: cancel.map(|(since, by, why)| Cancel { since, by, why }),
         }
     }
 }
@@ -122,6 +123,7 @@ fn sample() -> Item {
         rescues: 0,
         late_success: None,
         hold: None,
+        cancel: None,
         death: 0,
         dlq_sent: 0,
         history: Vec::new(),
@@ -174,7 +176,7 @@ fn a_row_is_readable_by_a_person() {
 
 #[test]
 fn damage_is_named_without_its_content() {
-    let damaged: [(&str, Option<AttributeValue>, &str); 9] = [
+    let damaged: [(&str, Option<AttributeValue>, &str); 10] = [
         ("state", None, "attribute state is missing"),
         ("state", Some(text("flying")), "attribute state is not readable"),
         ("version", Some(text("1")), "attribute version is not readable"),
@@ -183,6 +185,7 @@ fn damage_is_named_without_its_content() {
         ("attempts", Some(AttributeValue::L(vec![text("1 secret")])), "attribute attempts is not readable"),
         ("history", Some(text("secret")), "attribute history is not readable"),
         ("hold", Some(AttributeValue::M(Item::new())), "attribute since is missing"),
+        ("cancelled", Some(text("secret")), "attribute cancelled is not readable"),
         ("lane", Some(text("acme#2")), "attribute lane contradicts wake_at, destination_id or shard"),
     ];
     for (attribute, value, expected) in damaged {

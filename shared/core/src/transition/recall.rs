@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{Stamp, Transition, done, moved, unknown, unleased, wake_of_scheduled};
 use crate::attempt::Answer;
-use crate::delivery::Delivery;
+use crate::delivery::{Cancel, Delivery};
 use crate::reason::Reason;
 use crate::state::{Event, Refusal, State};
 use crate::time::Timestamp;
@@ -22,17 +22,19 @@ pub struct Instants {
     pub deliver_by: Timestamp,
 }
 
-/// The row is taken back: no call starts after this write. A dead letter that it still owes is not sent any more.
+/// The row is taken back: no call starts after this write, and the row says who, when and why. A dead letter that it
+/// still owes is not sent any more.
 ///
 /// # Errors
 /// [`Refusal::InFlight`] while an attempt may be in flight, or while the success of one waits to be written;
 /// [`Refusal::Terminal`] if the row is at its end.
-pub fn cancelled(row: &Delivery, stamp: &Stamp) -> Result<Transition, Refusal> {
+pub fn cancelled(row: &Delivery, cancel: Cancel, stamp: &Stamp) -> Result<Transition, Refusal> {
     let mut after = moved(&settled(row, stamp)?, Event::Cancel, None, Some(Reason::Cancelled), stamp)?;
     after.version = row.version.saturating_add(1);
     unleased(&mut after);
     after.held_until = None;
     after.wake_at = None;
+    after.cancel = Some(cancel);
     Ok(done(row, after))
 }
 
@@ -127,6 +129,7 @@ mod tests {
             rescues: 3,
             late_success: None,
             hold: None,
+            cancel: None,
             death: 0,
             dlq_sent: 0,
             history: Vec::new(),
@@ -138,18 +141,22 @@ mod tests {
         Delivery { lease_owner: owner, lease_until: Some(at(until)), held_until: Some(at(12)), ..row(State::Delivering) }
     }
 
+    fn wish() -> Cancel {
+        Cancel { since: at(11), by: "ann".into(), why: "the contract was renewed".into() }
+    }
+
     const TO: fn(i64, i64) -> Instants = |after, by| Instants { deliver_after: at(after), deliver_by: at(by) };
 
     #[test]
     fn a_cancel_is_one_write_in_every_state_but_a_live_or_terminal_one() {
         for state in State::ALL.into_iter().filter(|s| *s != State::Delivering) {
             let row = row(state);
-            match cancelled(&row, &stamp(11)) {
+            match cancelled(&row, wish(), &stamp(11)) {
                 Err(refusal) => assert!(state.is_terminal() && refusal == Refusal::Terminal, "{state}"),
                 Ok(Transition { before, after }) => {
                     assert!(!state.is_terminal() && before == row, "{state}");
                     assert_eq!((after.state, after.version, after.wake_at), (State::Cancelled, 8, None));
-                    assert_eq!(after.reason, Some(Reason::Cancelled));
+                    assert_eq!((after.reason, after.cancel), (Some(Reason::Cancelled), Some(wish())));
                 }
             }
         }
@@ -174,12 +181,12 @@ mod tests {
     #[test]
     fn both_are_refused_until_the_lease_has_surely_ended() {
         let row = delivering(20);
-        assert_eq!(cancelled(&row, &stamp(19)).err(), Some(Refusal::InFlight));
+        assert_eq!(cancelled(&row, wish(), &stamp(19)).err(), Some(Refusal::InFlight));
         assert_eq!(rescheduled(&row, TO(30, 90), MARGIN, &stamp(19)).err(), Some(Refusal::InFlight));
         // The database may be past the end already, but it is not certain.
         let unsure = Stamp { now: Now { lo: at(19), hi: at(21) }, ..stamp(0) };
-        assert_eq!(cancelled(&row, &unsure).err(), Some(Refusal::InFlight));
-        for changed in [cancelled(&row, &stamp(20)), rescheduled(&row, TO(30, 90), MARGIN, &stamp(20))] {
+        assert_eq!(cancelled(&row, wish(), &unsure).err(), Some(Refusal::InFlight));
+        for changed in [cancelled(&row, wish(), &stamp(20)), rescheduled(&row, TO(30, 90), MARGIN, &stamp(20))] {
             let after = changed.expect("allowed").after;
             assert_eq!((after.version, after.lease_until, after.attempts.len()), (8, None, 1));
             assert!(may_have_been_delivered(&after));
@@ -191,7 +198,7 @@ mod tests {
     #[test]
     fn a_success_that_waits_for_its_write_is_not_taken_back() {
         let row = Delivery { late_success: Some(1), ..delivering(20) };
-        assert_eq!(cancelled(&row, &stamp(30)).err(), Some(Refusal::InFlight));
+        assert_eq!(cancelled(&row, wish(), &stamp(30)).err(), Some(Refusal::InFlight));
         assert_eq!(rescheduled(&row, TO(40, 90), MARGIN, &stamp(30)).err(), Some(Refusal::InFlight));
     }
 
