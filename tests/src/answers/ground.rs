@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use punctual_adapters::aws::Aws;
 use punctual_adapters::clock::machine_time;
-use punctual_adapters::dynamodb::DynamoLedger;
+use punctual_adapters::dynamodb::{DynamoControl, DynamoLedger};
 use punctual_core::delivery::Delivery;
-use punctual_core::id::{DeliveryId, IdentityParts};
-use punctual_core::ports::Ledger as _;
+use punctual_core::id::{DeliveryId, DestinationId, IdentityParts};
+use punctual_core::ports::{Control as _, Ledger as _};
 use punctual_core::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -37,6 +37,7 @@ pub(super) struct Ground<'a> {
     /// The receiver that changes its secrets.
     pub(super) rotating: Receiver,
     ledger: DynamoLedger,
+    control: DynamoControl,
 }
 
 impl<'a> Ground<'a> {
@@ -44,12 +45,14 @@ impl<'a> Ground<'a> {
         let console = Console::new(stack);
         console.create_secret(SECRET_NAME, SECRET).await?;
         let options = ReceiverOptions { answer_after: LATE, ..ReceiverOptions::default() };
+        let aws = Aws::with(sdk_config(stack.dynamodb_endpoint()).await);
         Ok(Self {
             stack,
             console,
             receiver: Receiver::start_with(&[SECRET], options).await?,
             rotating: Receiver::start(&[SECRET]).await?,
-            ledger: Aws::with(sdk_config(stack.dynamodb_endpoint()).await).ledger(&stack.ledger_table()?),
+            ledger: aws.ledger(&stack.ledger_table()?),
+            control: aws.control(&stack.control_table()?),
         })
     }
 
@@ -70,6 +73,13 @@ impl<'a> Ground<'a> {
         Ok(())
     }
 
+    /// The stored version of a destination; every attempt tells which one it was made with.
+    pub(super) async fn version(&self, id: &str) -> Result<u64> {
+        let id = DestinationId::new(id).context("a destination's id")?;
+        let (destinations, _) = self.control.lookup(std::slice::from_ref(&id)).await.context("read the destination")?;
+        Ok(destinations.first().with_context(|| format!("{id} is not registered"))?.version)
+    }
+
     /// Schedules the reminders `numbers` of a destination, due at `due`.
     pub(super) async fn schedule(
         &self,
@@ -80,8 +90,8 @@ impl<'a> Ground<'a> {
         let reminders: Vec<Value> = numbers.into_iter().map(|n| reminder(destination, n, due)).collect();
         let answer = self.console.schedule(&reminders).await?;
         let results = answer.get("results").and_then(Value::as_array).cloned().unwrap_or_default();
-        ensure!(results.len() == reminders.len() && results.iter().all(|one| one["answer"] == "created"), "{answer}");
-        let id = |one: &Value| DeliveryId::new(one["delivery_id"].as_str().unwrap_or_default()).context("an id");
+        ensure!(results.len() == reminders.len() && results.iter().all(|one| field(one, "answer") == "created"), "{answer}");
+        let id = |one: &Value| DeliveryId::new(field(one, "delivery_id").as_str().unwrap_or_default()).context("an id");
         results.iter().map(id).collect()
     }
 
@@ -176,6 +186,11 @@ fn reminder(destination: &str, n: usize, due: Timestamp) -> Value {
         "deliver_by": due.plus(WINDOW),
         "payload": {"drill": destination, "due": due},
     })
+}
+
+/// A field of an answer; null if there is none.
+pub(super) fn field<'v>(answer: &'v Value, name: &str) -> &'v Value {
+    answer.get(name).unwrap_or(&Value::Null)
 }
 
 /// Looks until there is an answer, within a bound; a refusal says what is still missing.

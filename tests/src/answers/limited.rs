@@ -11,7 +11,7 @@ use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use serde_json::json;
 
-use super::ground::{BOUND, Ground, ended, id};
+use super::ground::{BOUND, Ground, ended, field, id};
 use super::report::{DELIVERED, Drill, Wanted};
 use crate::receiver::Step;
 
@@ -105,8 +105,8 @@ pub(super) async fn far(ground: &Ground<'_>, to_the_end: bool) -> Result<Drill> 
     let answer = ground.console.on_delivery("cancel", cancelled.as_str()).await?;
     drill.expect(answer.get("may_have_been_delivered").is_none(), || format!("429 is no lost answer: {answer}"));
     let again = ground.console.on_delivery("cancel", cancelled.as_str()).await?;
-    drill.expect(again["did"] == "nothing: it was cancelled already", || format!("cancelled twice: {again}"));
-    drill.expect(again["version"] == answer["version"], || format!("the second cancel wrote: {again}"));
+    drill.expect(field(&again, "did") == "nothing: it was cancelled already", || format!("cancelled twice: {again}"));
+    drill.expect(field(&again, "version") == field(&answer, "version"), || format!("the second cancel wrote: {again}"));
     let told = ground.explained(&cancelled).await?;
     drill.expect(told.contains("ops cancelled it at") && told.contains("local stack"), || format!("inspect says {told}"));
 

@@ -8,7 +8,7 @@ use punctual_core::reason::Reason;
 use punctual_core::state::State;
 use serde_json::{Value, json};
 
-use super::ground::{BOUND, Ground, id, until};
+use super::ground::{BOUND, Ground, field, id, until};
 use super::report::{DELIVERED, Drill, Wanted};
 use crate::receiver::Step;
 
@@ -31,7 +31,9 @@ pub(super) async fn in_mid_call(ground: &Ground<'_>) -> Result<Drill> {
     drill.expect(code(&refused) == "in_flight", || format!("in mid-call: {refused}"));
     let lease = row.lease_until.map(|until| json!(until));
     drill.expect(row.state == State::Delivering && lease.is_some(), || format!("in mid-call it is {}", row.state));
-    drill.expect(refused["in_flight"] == json!({"attempt": 1, "lease_until": lease}), || format!("in mid-call: {refused}"));
+    drill.expect(field(&refused, "in_flight") == &json!({"attempt": 1, "lease_until": lease}), || {
+        format!("in mid-call: {refused}")
+    });
     let told = ground.explained(&slow).await?;
     drill.expect(!told.contains("cancel"), || format!("inspect allows a cancel in mid-call: {told}"));
 
@@ -41,7 +43,8 @@ pub(super) async fn in_mid_call(ground: &Ground<'_>) -> Result<Drill> {
     drill.expect(told.contains("hold, cancel"), || format!("inspect allows no cancel after the call: {told}"));
     for _ in 0..2 {
         let answer = cancel(ground, slow.as_str()).await?;
-        drill.expect(answer["ok"] == true && answer["may_have_been_delivered"] == true, || format!("after the call: {answer}"));
+        let told = field(&answer, "ok") == true && field(&answer, "may_have_been_delivered") == true;
+        drill.expect(told, || format!("after the call: {answer}"));
     }
     let told = ground.explained(&slow).await?;
     drill.expect(told.contains("may have had its effect"), || format!("inspect says {told}"));

@@ -39,11 +39,10 @@ pub(super) async fn rotated(ground: &Ground<'_>) -> Result<Drill> {
         ground.console.create_secret(name, value).await?;
     }
     let mut ids: Vec<DeliveryId> = Vec::new();
-    let mut version = 0;
     for (n, step) in STEPS.iter().enumerate() {
         ground.rotating.accept(step.accepts)?;
         ground.destination(NAME, "", spec(ground, step.signs)).await?;
-        version += 1;
+        let version = ground.version(NAME).await?;
         let numbers = n * ROWS..(n + 1) * ROWS;
         ids.extend(ground.schedule(NAME, numbers, machine_time()).await?);
         // An attempt with this version: whatever was in flight with an older one has ended.

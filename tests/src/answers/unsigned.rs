@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use punctual_adapters::telemetry::metric;
 use punctual_core::delivery::Delivery;
 use punctual_core::id::DeliveryId;
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
 use serde_json::{Value, json};
 
-use super::ground::{BOUND, Ground, SECRET, until};
+use super::ground::{BOUND, Ground, SECRET, field, until};
 use super::report::{DELIVERED, Drill, Wanted};
-use punctual_adapters::telemetry::metric;
 
 /// Destination, and the value of its secret; none for one that is not there.
 const BAD: [(&str, Option<&str>); 5] = [
@@ -104,8 +104,8 @@ fn log(ground: &Ground<'_>) -> Result<String> {
 /// The largest count of attempts without a secret in one of deliver's metric lines, if there is one.
 fn counted(log: &str) -> Option<u64> {
     let lines = log.lines().filter(|line| line.starts_with('{')).filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let of_deliver = lines.filter(|line| line.get("_aws").is_some() && line["Function"] == "deliver");
+    let of_deliver = lines.filter(|line| line.get("_aws").is_some() && field(line, "Function") == "deliver");
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of a batch")]
-    let counts = of_deliver.filter_map(|line| line[metric::SECRET_UNAVAILABLE].as_f64()).map(|count| count as u64);
+    let counts = of_deliver.filter_map(|line| field(&line, metric::SECRET_UNAVAILABLE).as_f64()).map(|count| count as u64);
     counts.max().filter(|count| *count > 0)
 }

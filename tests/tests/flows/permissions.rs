@@ -78,13 +78,16 @@ async fn whole_flow(template: String) {
     assert_eq!(rows[4].attempts.len(), 3, "{:?}", rows[4]);
     assert!(world.stored_destination("gone").await.paused.is_some());
 
-    // Operate: hold, release, pause, resume. Dispatch: claim, publish, cursors, an expired row and its dead letter.
+    // Operate: hold, release, cancel, pause, resume. Dispatch: claim, publish, cursors, an expired row and its dead letter.
     console.on_destination("pause", "fine").await.unwrap();
     console.on_destination("pause", "narrow").await.unwrap();
     let deadline = now.plus(Duration::from_secs(6));
     let waiting = world.schedule(&[reminder("fine", 10, now, now.plus(hour))]).await;
     let doomed = world.schedule(&[reminder("fine", 11, now, deadline)]).await;
+    let recalled = world.schedule(&[reminder("fine", 12, now, now.plus(hour))]).await;
     console.on_delivery("hold", waiting[0].as_str()).await.unwrap();
+    console.on_delivery("cancel", recalled[0].as_str()).await.unwrap();
+    assert_eq!(world.row(&recalled[0]).await.state, State::Cancelled);
     let soon = machine_time().plus(Duration::from_secs(120));
     let crowd: Vec<Value> = (0..510).map(|n| reminder("narrow", n, soon, soon.plus(hour))).collect();
     world.schedule(&crowd).await;

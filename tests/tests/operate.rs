@@ -1,0 +1,207 @@
+//! I cancel deliveries in every state: operate over the in-memory ports, at instants of my choice.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use punctual_adapters::memory::{MemoryControl, MemoryLedger};
+use punctual_core::attempt::{Answer, Attempt};
+use punctual_core::clock::{ClockError, Now};
+use punctual_core::delivery::{Cancel, Delivery, Payload};
+use punctual_core::destination::StageRules;
+use punctual_core::explain::explain;
+use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Owner, Reference};
+use punctual_core::ports::{Ledger as _, Time};
+use punctual_core::reason::Reason;
+use punctual_core::state::State;
+use punctual_core::time::Timestamp;
+use punctual_operate::{Operate, Response};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+const MARGIN: Duration = Duration::from_secs(10);
+
+fn at(minute: i64) -> Timestamp {
+    Timestamp::from_millis(1_796_115_600_000 + minute * 60_000)
+}
+
+/// A clock that stands where it is put.
+struct Standing(Mutex<Timestamp>);
+
+impl Time for Standing {
+    fn now(&self) -> Result<Now, ClockError> {
+        Ok(Now::exactly(*self.0.lock().unwrap()))
+    }
+
+    fn time_left(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    async fn wait_until(&self, at: Timestamp) -> Result<Now, ClockError> {
+        Ok(Now::exactly(at))
+    }
+
+    async fn pause(&self, _how_long: Duration) {}
+
+    fn random(&self) -> f64 {
+        0.5
+    }
+
+    fn unique(&self) -> String {
+        "owner".to_owned()
+    }
+}
+
+struct World {
+    ledger: MemoryLedger,
+    control: MemoryControl,
+    time: Standing,
+}
+
+impl World {
+    /// A ledger with one row.
+    async fn with(row: &Delivery) -> Self {
+        let world =
+            Self { ledger: MemoryLedger::default(), control: MemoryControl::default(), time: Standing(Mutex::new(at(20))) };
+        let parts = IdentityParts {
+            tenant: "acme".into(),
+            subscriber: "s".into(),
+            renewal_period: "2027".into(),
+            reminder_kind: "first".into(),
+        };
+        let payload = Payload { body: b"{}".to_vec(), parts, deliver_after: row.deliver_after, deliver_by: row.deliver_by };
+        world.ledger.create(row, &payload).await.unwrap();
+        world
+    }
+
+    async fn cancel(&self, minute: i64) -> Response {
+        *self.time.0.lock().unwrap() = at(minute);
+        let rules = StageRules { allow_local: false, secret_prefix: "punctual/test/".into() };
+        let event = json!({"action": "cancel", "by": "ann", "why": "case 7", "delivery_id": "dlv_x"}).to_string();
+        let operate = Operate {
+            ledger: &self.ledger,
+            control: &self.control,
+            time: &self.time,
+            rules: &rules,
+            margin: MARGIN,
+            by: Correlation::of_request("test"),
+        };
+        operate.handle(&RawValue::from_string(event).unwrap()).await.unwrap()
+    }
+
+    fn row(&self) -> Delivery {
+        self.ledger.rows().remove(0)
+    }
+}
+
+fn row(state: State) -> Delivery {
+    let id = DeliveryId::new("dlv_x").unwrap();
+    Delivery {
+        idempotency_key: IdempotencyKey::from(&id),
+        id,
+        reference: Reference::new("c-1").unwrap(),
+        destination: DestinationId::new("crm").unwrap(),
+        shard: 0,
+        content: Content::new("abc").unwrap(),
+        state,
+        version: 7,
+        deliver_after: at(10),
+        deliver_by: at(60),
+        next_attempt_at: at(10),
+        wake_at: Some(at(10)),
+        held_until: None,
+        lease_owner: None,
+        lease_until: None,
+        message: None,
+        reason: None,
+        attempts: Vec::new(),
+        granted: 0,
+        rescues: 0,
+        late_success: None,
+        hold: None,
+        cancel: None,
+        death: 0,
+        dlq_sent: 0,
+        history: Vec::new(),
+    }
+}
+
+fn delivering() -> Delivery {
+    Delivery { lease_owner: Owner::new("o1").ok(), lease_until: Some(at(30)), ..row(State::Delivering) }
+}
+
+fn told(row: &Delivery) -> (String, Vec<&'static str>) {
+    let explained = explain(row, None, None, MARGIN, Now::exactly(at(40)));
+    (explained.why, explained.allowed)
+}
+
+#[tokio::test]
+async fn a_cancel_is_on_the_row_and_the_second_one_changes_nothing() {
+    for state in [State::Scheduled, State::Dispatching, State::Queued, State::Deferred, State::Dead, State::Expired] {
+        assert!(told(&row(state)).1.contains(&"cancel"), "{state}");
+        let world = World::with(&row(state)).await;
+        let answer = world.cancel(20).await;
+        assert_eq!((answer.ok, answer.version, answer.may_have_been_delivered), (true, Some(8), false), "{state}: {answer:?}");
+        let cancelled = world.row();
+        assert_eq!((cancelled.state, cancelled.wake_at), (State::Cancelled, None), "{state}");
+        assert_eq!(cancelled.cancel, Some(Cancel { since: at(20), by: "ann".into(), why: "case 7".into() }));
+        let (why, allowed) = told(&cancelled);
+        assert_eq!(why, format!("ann cancelled it at {}: case 7. Nothing will be sent.", at(20)));
+        assert!(allowed.is_empty(), "{allowed:?}");
+
+        let again = world.cancel(21).await;
+        assert_eq!((again.ok, again.did.as_str()), (true, "nothing: it was cancelled already"));
+        assert_eq!(world.row(), cancelled, "{state}: the first cancel stands");
+    }
+}
+
+#[tokio::test]
+async fn a_call_under_way_is_named_and_nothing_is_promised() {
+    let world = World::with(&delivering()).await;
+    let answer = world.cancel(29).await;
+    assert_eq!((answer.ok, answer.errors[0].code, answer.errors[0].field.as_str()), (false, "in_flight", "delivery_id"));
+    assert!(answer.errors[0].message.contains("attempt 1") && answer.errors[0].message.contains(&at(30).to_string()));
+    let in_flight = answer.in_flight.unwrap();
+    assert_eq!((in_flight.attempt, in_flight.lease_until), (1, Some(at(30))));
+    assert_eq!(world.row(), delivering());
+
+    // The lease has surely ended: the attempt is closed as unknown in the same write, and the answer says so.
+    let answer = world.cancel(30).await;
+    assert_eq!((answer.ok, answer.may_have_been_delivered, answer.in_flight), (true, true, None), "{answer:?}");
+    assert_eq!(world.row().attempts[0].answer, Answer::Unknown);
+    assert!(told(&world.row()).0.ends_with("A call before it may have had its effect."), "{:?}", told(&world.row()));
+    assert!(world.cancel(31).await.may_have_been_delivered, "said again");
+}
+
+#[tokio::test]
+async fn a_known_success_is_not_taken_back() {
+    let won = Delivery { late_success: Some(1), ..delivering() };
+    let world = World::with(&won).await;
+    let answer = world.cancel(40).await;
+    assert_eq!((answer.ok, answer.errors[0].code), (false, "in_flight"));
+    assert!(answer.errors[0].message.contains("attempt 1 was"), "{answer:?}");
+    assert!(!told(&won).1.contains(&"cancel"));
+    for (state, code) in [(State::Delivered, "already_delivered"), (State::Shadowed, "already_shadowed")] {
+        let world = World::with(&row(state)).await;
+        let answer = world.cancel(20).await;
+        assert_eq!((answer.ok, answer.errors[0].code, answer.did.as_str()), (false, code, "nothing"));
+        assert_eq!(world.row(), row(state));
+        assert!(told(&row(state)).1.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_told() {
+    for (reason, answer, may) in [
+        (Reason::Timeout, Answer::Error, true),
+        (Reason::ConnectionCut, Answer::Error, true),
+        (Reason::ConnectFailed, Answer::Error, false),
+        (Reason::ServerError, Answer::Status(503), false),
+    ] {
+        let took = Duration::from_millis(5);
+        let attempt =
+            Attempt { number: 1, started_at: at(10), took, answer, reason, destination_version: 1, key_ids: "k".into() };
+        let world = World::with(&Delivery { attempts: vec![attempt], ..row(State::Deferred) }).await;
+        assert_eq!(world.cancel(20).await.may_have_been_delivered, may, "{reason}");
+    }
+}
