@@ -40,17 +40,17 @@ pub fn options() -> StackOptions {
 /// If a part of the stack does not work at all; what a drill finds wrong is told.
 pub async fn play(stack: &Stack) -> Result<Vec<Told>> {
     let ground = Ground::start(stack).await?;
-    let drills: Vec<LocalBoxFuture<'_, Result<Drill>>> = vec![
-        limited::short(&ground).boxed_local(),
-        limited::far(&ground, false).boxed_local(),
-        failing::twice_down(&ground).boxed_local(),
-        failing::in_progress(&ground).boxed_local(),
-        failing::answer_lost(&ground).boxed_local(),
-        failing::answer_lost_for_review(&ground).boxed_local(),
-        recalled::in_mid_call(&ground).boxed_local(),
-        rotation::rotated(&ground).boxed_local(),
-        unsigned::without_a_good_secret(&ground).boxed_local(),
-        paused::in_mid_flight(&ground).boxed_local(),
+    let drills: Vec<Playing<'_>> = vec![
+        ("limited::short", limited::short(&ground).boxed_local()),
+        ("limited::far", limited::far(&ground, false).boxed_local()),
+        ("failing::twice_down", failing::twice_down(&ground).boxed_local()),
+        ("failing::in_progress", failing::in_progress(&ground).boxed_local()),
+        ("failing::answer_lost", failing::answer_lost(&ground).boxed_local()),
+        ("failing::answer_lost_for_review", failing::answer_lost_for_review(&ground).boxed_local()),
+        ("recalled::in_mid_call", recalled::in_mid_call(&ground).boxed_local()),
+        ("rotation::rotated", rotation::rotated(&ground).boxed_local()),
+        ("unsigned::without_a_good_secret", unsigned::without_a_good_secret(&ground).boxed_local()),
+        ("paused::in_mid_flight", paused::in_mid_flight(&ground).boxed_local()),
     ];
     run(&ground, drills).await
 }
@@ -61,13 +61,16 @@ pub async fn play(stack: &Stack) -> Result<Vec<Told>> {
 /// As [`play`].
 pub async fn play_long(stack: &Stack) -> Result<Vec<Told>> {
     let ground = Ground::start(stack).await?;
-    run(&ground, vec![limited::far(&ground, true).boxed_local()]).await
+    run(&ground, vec![("limited::far", limited::far(&ground, true).boxed_local())]).await
 }
 
-async fn run(ground: &Ground<'_>, drills: Vec<LocalBoxFuture<'_, Result<Drill>>>) -> Result<Vec<Told>> {
-    let timed = drills.into_iter().map(async |drill| {
+/// A drill, and its name in the code for the case that it stops on an error.
+type Playing<'a> = (&'static str, LocalBoxFuture<'a, Result<Drill>>);
+
+async fn run(ground: &Ground<'_>, drills: Vec<Playing<'_>>) -> Result<Vec<Told>> {
+    let timed = drills.into_iter().map(async |(name, drill)| {
         let began = machine_time();
-        (drill.await, machine_time().since(began))
+        (drill.await.unwrap_or_else(|error| Drill::stopped(name, &error)), machine_time().since(began))
     });
     let ended = tokio::select! {
         ended = join_all(timed) => ended,

@@ -55,6 +55,11 @@ impl Drill {
         Self { what, rows: Vec::new(), notes: Vec::new(), problems: Vec::new() }
     }
 
+    /// A drill that stopped on an error is one that failed.
+    pub(super) fn stopped(what: &'static str, error: &anyhow::Error) -> Self {
+        Self { problems: vec![format!("it stopped: {error:#}")], ..Self::new(what) }
+    }
+
     /// What must be the case.
     pub(super) fn expect(&mut self, met: bool, what: impl FnOnce() -> String) {
         if !met {
@@ -110,15 +115,10 @@ impl Told {
     }
 }
 
-/// Counts, checks and tells. A drill that stopped on an error is one that failed.
-pub(super) async fn close(ground: &Ground<'_>, ended: Vec<(Result<Drill>, Duration)>) -> Result<Vec<Told>> {
+/// Counts, checks and tells.
+pub(super) async fn close(ground: &Ground<'_>, ended: Vec<(Drill, Duration)>) -> Result<Vec<Told>> {
     let letters = letters::read(ground.stack).await?;
-    try_join_all(ended.into_iter().map(async |(drill, took)| {
-        let mut drill = drill.unwrap_or_else(|error| {
-            let mut stopped = Drill::new("a drill that stopped");
-            stopped.problems.push(format!("{error:#}"));
-            stopped
-        });
+    try_join_all(ended.into_iter().map(async |(mut drill, took)| {
         let mut told = Told {
             what: drill.what.to_owned(),
             problems: Vec::new(),
