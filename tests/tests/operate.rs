@@ -114,6 +114,7 @@ fn row(state: State) -> Delivery {
         lease_until: None,
         message: None,
         reason: None,
+        shadow: false,
         attempts: Vec::new(),
         granted: 0,
         rescues: 0,
