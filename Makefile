@@ -11,7 +11,7 @@ REQUIREMENTS := tests/stack-requirements.txt
 VENV_STAMP := $(VENV)/.installed-$(shell cksum < $(REQUIREMENTS) | tr ' ' '-')
 CARGO := cargo
 
-.PHONY: help prerequisites venv build fmt lint test demo drill sim bench mutants up down status clean-local
+.PHONY: help prerequisites venv build fmt lint test demo drill sim cases contracts bench mutants up down status clean-local
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,16 @@ test: prerequisites venv ## Runs all checks and tests: format, lints, unit, prop
 sim: prerequisites ## Runs the simulated world: SEEDS=N seeds, or SEED=x alone, line by line.
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/sim $(or $(SEEDS),10000) $(SEED)
+
+cases: ## Runs the case files of a folder through the product's own code: DIR=folder.
+	@if [ -z "$(DIR)" ]; then echo "usage: make cases DIR=folder (with case files named *.json)" >&2; exit 2; fi
+	@tests/tools/prerequisites
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/cases "$(DIR)"
+
+contracts: prerequisites ## Runs the receivers' contracts, status and headers to class (DIR=tests/contracts).
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/cases "$(or $(DIR),tests/contracts)"
 
 bench: prerequisites ## Measures the ledger's cost per delivery into target/bench.jsonl.
 	@$(CARGO) build --workspace --bins --locked

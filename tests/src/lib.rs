@@ -4,6 +4,7 @@
 
 pub mod answers;
 pub mod bench;
+pub mod cases;
 pub mod console;
 pub mod demo;
 pub mod drill;
