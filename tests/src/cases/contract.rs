@@ -32,7 +32,7 @@ const NOW: i64 = 1_796_115_600_000;
 const WINDOW: Duration = Duration::from_secs(365 * 86_400);
 
 /// Calls that end without a status, by the words of a file.
-const FAILURES: [(&str, Failure); 6] = [
+pub const FAILURES: [(&str, Failure); 6] = [
     ("timeout", Failure::Timeout),
     ("cut", Failure::Cut),
     ("connect", Failure::Connect),

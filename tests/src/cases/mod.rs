@@ -13,6 +13,7 @@ mod signatures;
 
 use std::path::{Path, PathBuf};
 
+pub use contract::FAILURES;
 pub use format::Format;
 use format::recognise;
 pub use report::{Failing, FileReport, Outcome, Report};

@@ -309,7 +309,7 @@ impl Inner {
     fn floor(&self, row: &Delivery) -> i64 {
         let wish = |call: &Call| match &call.answer {
             Some((at, CallResult::Answered { retry_after: Some(seconds), .. })) => {
-                Some(at + seconds.parse::<i64>().ok()? * 1_000)
+                Some(i64::from(seconds.parse::<u32>().ok().filter(|_| !seconds.starts_with('+'))?) * 1_000 + at)
             }
             _ => None,
         };

@@ -127,6 +127,7 @@ impl Inner {
                 self.narrow(actor);
                 Answer::Time(self.clock(actor))
             }
+            Effect::Secrets if self.script.as_mut().is_some_and(|script| script.lacks_secret(now)) => Answer::Fault,
             Effect::Secrets => Answer::Done,
             Effect::Pause(_) => {
                 // Either a pause after a refusal, or the invocation's time is up: what it learned may be lost with it.
@@ -135,7 +136,10 @@ impl Inner {
                 }
                 Answer::Done
             }
-            Effect::Connect(to) => Answer::Connected(self.receivers.get(*to).and_then(super::receiver::Receiver::connect)),
+            Effect::Connect(to) => Answer::Connected(match &mut self.script {
+                Some(script) => script.connect(now),
+                None => self.receivers.get(*to).and_then(super::receiver::Receiver::connect),
+            }),
             Effect::Post(post, _) => {
                 self.arrive(post);
                 Answer::Done

@@ -21,6 +21,7 @@ use super::op::Fate;
 use super::queue::SimQueue;
 use super::receiver::{Post, Receiver};
 use super::rng::mix;
+use super::script::Script;
 
 /// An instant that a waiting actor knows this well when it wakes, in milliseconds to either side.
 const NARROW_MS: i64 = 15;
@@ -63,6 +64,8 @@ pub(super) struct Inner {
     /// What deliver measured: all its invocations of a run share one environment.
     pub(super) measure: Arc<Measure>,
     pub(super) receivers: Vec<Receiver>,
+    /// Decides for the receivers what comes back, if there is one.
+    pub(super) script: Option<Script>,
     pub(super) pending: BTreeMap<u64, Pending>,
     next: u64,
     /// Requests whose sender is dead or has given up, and when they left.
@@ -90,6 +93,7 @@ impl Inner {
             queue: SimQueue::default(),
             measure: Arc::default(),
             receivers: (0..receivers).map(|_| Receiver::new()).collect(),
+            script: None,
             pending: BTreeMap::new(),
             next: 0,
             network: Vec::new(),
@@ -279,6 +283,13 @@ impl Inner {
     pub(super) fn arrive(&mut self, post: &Post) -> super::receiver::Reply {
         let now = self.now;
         self.count("receiver: request arrived");
+        if let (Some(script), Some(receiver)) = (&mut self.script, self.receivers.get_mut(post.destination)) {
+            let (reply, processed) = script.arrive(now);
+            if processed {
+                receiver.process(post);
+            }
+            return reply;
+        }
         match self.receivers.get_mut(post.destination) {
             Some(receiver) => receiver.arrive(post, now),
             None => super::receiver::Reply { result: Some(Failure::Cut.into()), ready_at: now },
@@ -287,6 +298,9 @@ impl Inner {
 
     fn answered(&mut self, call: usize, result: CallResult) -> Answer {
         let now = self.now;
+        if let Some(script) = &mut self.script {
+            script.answered(now, &result);
+        }
         if let Some(call) = self.checks.calls.get_mut(call) {
             call.answer = Some((now, result.clone()));
         }
@@ -303,6 +317,9 @@ impl Inner {
         self.say(|| format!("a{actor} first byte of {}#{attempt} to r{to}", short(&id)));
         let call = Call { id: id.clone(), attempt, actor, started: self.now, timeout: request.total_timeout, answer: None };
         self.check_call(&call, to, &key, &request.body);
+        if let Some(script) = &mut self.script {
+            script.first_byte(call.started);
+        }
         self.checks.calls.push(call);
         Some(Post { call: self.checks.calls.len() - 1, destination: to, id, key })
     }

@@ -18,10 +18,12 @@ mod ports;
 mod queue;
 mod receiver;
 mod rng;
+pub mod script;
 mod settle;
 mod setup;
 pub mod shrink;
 mod step;
+mod wish;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +31,7 @@ pub use checks::Violation;
 pub use generate::generate;
 pub use op::{Behaviour, Fate, Op};
 pub use step::World;
+pub use wish::Wish;
 
 /// What one run showed.
 #[derive(Debug, Clone, Default)]

@@ -218,6 +218,9 @@ impl Secrets for Port {
 impl Webhook for Port {
     async fn call(&self, request: &Request, may_start: &(dyn Fn() -> bool + Send + Sync)) -> CallResult {
         let to = destination_of(&request.url);
+        if let Some(script) = &mut self.inner().script {
+            script.handed(request);
+        }
         match self.ask(Effect::Connect(to)).await {
             Answer::Connected(None) => {}
             Answer::Connected(Some(failure)) => return failure.into(),

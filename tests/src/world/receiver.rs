@@ -58,8 +58,13 @@ impl Receiver {
             Behaviour::Silent => (false, None, 0),
         };
         if processes {
-            self.effects.entry(post.id.clone()).or_default().insert(post.key.clone());
+            self.process(post);
         }
         Reply { result, ready_at: now + delay }
+    }
+
+    /// A request has its effect.
+    pub(super) fn process(&mut self, post: &Post) {
+        self.effects.entry(post.id.clone()).or_default().insert(post.key.clone());
     }
 }

@@ -16,7 +16,7 @@ use super::setup::{DESTINATIONS, REMINDERS};
 use super::step::World;
 
 /// Actors that I start have numbers from here on.
-const FIRST: u32 = 1_000_000;
+pub(super) const FIRST: u32 = 1_000_000;
 /// The schedule ticks this often.
 const TICK_MS: i64 = 60_000;
 /// A world that is not quiet after so many rounds never is.
@@ -78,18 +78,25 @@ impl World {
         }
         let from = self.inner().now;
         let open: Vec<Delivery> = self.inner().ledger.rows();
+        if self.come_to_rest(&mut next) && heals && thaws {
+            self.inner().judge_promises(&open, from);
+        }
+    }
+
+    /// Lets time run until nothing can change any more, and judges the world then. False if it breaks a rule first.
+    pub(super) fn come_to_rest(&mut self, next: &mut u32) -> bool {
+        let mut number = || {
+            *next += 1;
+            *next
+        };
         let mut ticked = i64::MIN;
         for _ in 0..MOST_ROUNDS {
             if self.violation().is_some() {
-                return;
+                return false;
             }
             if self.is_quiet() {
-                let mut inner = self.inner();
-                inner.judge();
-                if heals && thaws {
-                    inner.judge_promises(&open, from);
-                }
-                return;
+                self.inner().judge();
+                return true;
             }
             let running: Vec<u32> = self.actors.keys().copied().collect();
             running.into_iter().for_each(|actor| self.run_on(actor));
@@ -109,10 +116,11 @@ impl World {
         let mut inner = self.inner();
         let rows: Vec<String> = inner.ledger.rows().iter().map(shown).collect();
         inner.violate("never_quiet", rows.join(" | "));
+        false
     }
 
     /// Starts an actor and lets it go on until it must wait.
-    fn start_and_run(&mut self, op: &Op) {
+    pub(super) fn start_and_run(&mut self, op: &Op) {
         self.apply(op);
         let newest = self.actors.keys().next_back().copied();
         if let Some(actor) = newest.filter(|actor| *actor >= FIRST) {

@@ -55,10 +55,15 @@ impl World {
     /// The world of a seed, before anything has happened.
     #[must_use]
     pub fn new(seed: u64, traced: bool) -> Self {
+        Self::with(seed, traced, (0..DESTINATIONS).map(|n| setup::destination(seed, n)).collect())
+    }
+
+    /// The world of a seed with these destinations.
+    pub(super) fn with(seed: u64, traced: bool, destinations: Vec<Option<Destination>>) -> Self {
         let stage = setup::stage(seed);
         let mut inner = Inner::new(seed, START, stage.margin, usize::from(DESTINATIONS), traced);
-        for n in 0..DESTINATIONS {
-            match setup::destination(seed, n) {
+        for (n, destination) in destinations.into_iter().enumerate() {
+            match destination {
                 Some(destination) => {
                     if setup::wants_review(&destination) {
                         inner.checks.review.insert(destination.spec.id.to_string());
