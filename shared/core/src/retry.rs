@@ -113,7 +113,11 @@ pub fn next(policy: &RetryPolicy, room: Room, now: Now, floor: Option<Duration>,
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
+    use proptest::test_runner::{Config, TestRunner};
 
     use super::*;
 
@@ -121,36 +125,91 @@ mod tests {
         Timestamp::from_millis(1_796_115_600_000 + ms)
     }
 
-    proptest! {
-        #[test]
-        fn never_below_policy_or_floor_nor_after_the_last_safe_start(
-            base_ms in 100_u64..60_000, cap_ms in 60_000_u64..3_600_000, attempts in 1_u32..20,
-            made in 1_u32..25, granted in 0_u32..5, left_ms in -60_000_i64..100_000_000, margin_ms in 0_u64..60_000,
-            measured_ms in prop_oneof![Just(0), 0_u64..1_800_000],
-            floor_s in prop::option::of(0_u64..100_000), random in 0.0_f64..1.0, width in 0_i64..2000,
-        ) {
-            let policy = RetryPolicy { base_ms, cap_ms, attempts };
-            let now = Now { lo: at(0), hi: at(width) };
-            let room = Room {
-                made, granted, deliver_by: at(left_ms), margin: Duration::from_millis(margin_ms),
-                measured: Duration::from_millis(measured_ms),
+    /// A policy within its bounds, what is left to it, and what the receiver wishes.
+    #[derive(Debug, Clone)]
+    struct Case {
+        policy: RetryPolicy,
+        room: Room,
+        now: Now,
+        floor: Option<Duration>,
+        random: f64,
+    }
+
+    fn case() -> impl Strategy<Value = Case> {
+        let policy = (100_u64..3_600_000, 1_u64..400, 1_u32..=20).prop_map(|(base_ms, factor, attempts)| RetryPolicy {
+            base_ms,
+            cap_ms: base_ms.saturating_mul(factor).min(86_400_000),
+            attempts,
+        });
+        let left_ms = prop_oneof![-60_000_i64..120_000, 0_i64..100_000_000, 0_i64..100_000_000_000];
+        let made = prop_oneof![4 => 1_u32..25, 1 => any::<u32>()];
+        let granted = prop_oneof![4 => 0_u32..5, 1 => any::<u32>()];
+        let floor = prop_oneof![
+            2 => Just(None),
+            2 => (0_u64..7_200).prop_map(Some),
+            1 => (0..=u64::from(u32::MAX)).prop_map(Some),
+        ];
+        let measured_ms = prop_oneof![Just(0), 0_u64..1_800_000];
+        let room = (made, granted, left_ms, 0_u64..60_000, measured_ms).prop_map(|(made, granted, left_ms, margin_ms, measured_ms)| Room {
+            made,
+            granted,
+            deliver_by: at(left_ms),
+            margin: Duration::from_millis(margin_ms),
+            measured: Duration::from_millis(measured_ms),
+        });
+        (policy, room, 0_i64..2_000, floor, 0.0_f64..1.0).prop_map(|(policy, room, width, floor, random)| Case {
+            policy,
+            room,
+            now: Now { lo: at(0), hi: at(width) },
+            floor: floor.map(Duration::from_secs),
+            random,
+        })
+    }
+
+    /// `min(base * 2^(n-1), cap, remaining / 4)`, in numbers that cannot overflow.
+    fn delay_by_the_book(case: &Case) -> Duration {
+        let Case { policy, room, now, .. } = case;
+        let grown = (1..room.made.min(100)).fold(u128::from(policy.base_ms), |grown, _| (grown * 2).min(1 << 64));
+        let capped = Duration::from_millis(u64::try_from(grown.min(u128::from(policy.cap_ms))).expect("a cap of 64 bits"));
+        capped.min(room.deliver_by.since(now.hi) / 4)
+    }
+
+    /// The end is what is stated, and for the stated cause only.
+    #[test]
+    fn the_next_start_is_the_later_of_policy_and_floor_or_there_is_none_for_a_cause() {
+        let config = Config { cases: 2_000, failure_persistence: None, ..Config::default() };
+        let mut runner = TestRunner::new(config);
+        let seen: RefCell<BTreeMap<&str, u32>> = RefCell::default();
+        let outcome = runner.run(&case(), |case| {
+            let Case { policy, room, now, floor, random } = case.clone();
+            let delay = policy_delay(&policy, room.made, room.deliver_by.since(now.hi));
+            prop_assert_eq!(delay, delay_by_the_book(&case));
+            prop_assert!(delay <= Duration::from_millis(policy.cap_ms));
+            let jittered = with_jitter(delay, random);
+            prop_assert!(jittered >= delay && jittered <= delay.mul_f64(1.2));
+
+            let budget = u64::from(policy.attempts) + u64::from(room.granted);
+            let last = last_safe_start(room.deliver_by, room.margin);
+            let start = now.hi.plus(floor.map_or(jittered, |floor| floor.max(jittered)));
+            let (what, expected) = if now.hi > last {
+                ("expired", Next::Expired)
+            } else if u64::from(room.made) >= budget {
+                ("exhausted", Next::Exhausted)
+            } else if start > last.min(last_safe_start(room.deliver_by, room.measured)) {
+                ("no safe window", Next::NoSafeWindow)
+            } else if floor.is_some_and(|floor| floor > jittered) {
+                ("by the floor", Next::At(start))
+            } else {
+                ("by the policy", Next::At(start))
             };
-            let floor = floor_s.map(Duration::from_secs);
-            let delay = policy_delay(&policy, made, room.deliver_by.since(now.hi));
-            prop_assert!(delay <= Duration::from_millis(cap_ms));
-            prop_assert!(with_jitter(delay, random) >= delay);
-            match next(&policy, room, now, floor, random) {
-                Next::At(start) => {
-                    prop_assert!(start >= now.hi.plus(delay));
-                    prop_assert!(start >= now.hi.plus(floor.unwrap_or_default()));
-                    prop_assert!(start <= last_safe_start(room.deliver_by, room.margin));
-                    prop_assert!(start <= last_safe_start(room.deliver_by, room.measured));
-                    prop_assert!(made < attempts + granted);
-                }
-                Next::Exhausted => prop_assert!(made >= attempts + granted),
-                Next::NoSafeWindow => prop_assert!(now.hi <= last_safe_start(room.deliver_by, room.margin)),
-                Next::Expired => prop_assert!(now.hi > last_safe_start(room.deliver_by, room.margin)),
-            }
+            prop_assert_eq!(next(&policy, room, now, floor, random), expected);
+            *seen.borrow_mut().entry(what).or_default() += 1;
+            Ok(())
+        });
+        assert!(outcome.is_ok(), "{}", outcome.expect_err("failed"));
+        let seen = seen.into_inner();
+        for what in ["expired", "exhausted", "no safe window", "by the floor", "by the policy"] {
+            assert!(seen.contains_key(what), "never {what}: {seen:?}");
         }
     }
 
