@@ -131,7 +131,8 @@ fn end(plan: &Plan, row: &Delivery, story: &Story, met: &[(usize, &Met)], budget
     let last_safe_start = row.deliver_by.as_millis() - ms(story.margin.as_millis());
     let width = i64::from(plan.width_ms) + 1;
     let reason = row.reason.ok_or_else(|| TestCaseError::fail("no reason"))?;
-    let ended = row.history.iter().rev().find(|entry| entry.state == row.state).map_or(0, |entry| entry.at.as_millis());
+    let entry = row.history.iter().rev().find(|entry| entry.state == row.state && entry.reason == row.reason);
+    let ended = entry.map_or(0, |entry| entry.at.as_millis());
     match (row.state, reason) {
         (State::Delivered, reason) => {
             prop_assert_eq!((last_class, reason), (Some(StatusClass::Delivered), Reason::Accepted));
@@ -139,6 +140,9 @@ fn end(plan: &Plan, row: &Delivery, story: &Story, met: &[(usize, &Met)], budget
         (State::Expired, reason) => {
             prop_assert_eq!(reason, Reason::DeadlinePassed);
             prop_assert!(ended + width >= last_safe_start, "expired with time left");
+            // What expires while it waits was waiting for a safe start.
+            let waited = entry.is_some_and(|entry| entry.attempt.is_none());
+            prop_assert!(!waited || row.next_attempt_at.as_millis() <= last_safe_start, "it waited for an unsafe start");
             prop_assert!(made > 0 || plan.window_ms - ms(story.margin.as_millis()) < ENOUGH_MS, "expired untried");
             prop_assert!(last_class.is_none_or(|class| class == StatusClass::Retry));
             prop_assert!(!(plan.kill_switch && made > 0) && !(plan.review && last.is_some_and(|met| is_lost(&met.result))));
