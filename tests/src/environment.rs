@@ -9,16 +9,14 @@ use aws_lambda_events::event::sqs::SqsEvent;
 use punctual_adapters::memory::{MemoryControl, MemoryDeadLetters, MemoryLedger, MemoryQueue};
 use punctual_core::acquire::Claimer;
 use punctual_core::clock::{ClockError, Now};
-use punctual_core::delivery::{Delivery, Payload};
+use punctual_core::delivery::{Delivery, NewDelivery, Payload};
 use punctual_core::destination::{Change, Destination, Mode};
-use punctual_core::history::HistoryEntry;
 use punctual_core::id::{
     Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, MessageId, Owner, Reference,
 };
 use punctual_core::message::Message;
 use punctual_core::ports::{Control as _, Created, Ledger as _, SecretUnavailable, Secrets, Stored, Time, Webhook, Written};
 use punctual_core::signature::Secret;
-use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_core::transition::{Stamp, Transition, dispatch_claimed, queued};
 use punctual_deliver::Deliver;
@@ -89,40 +87,20 @@ impl Environment {
         };
         let (id, body) = (DeliveryId::derive(&parts), format!("{{\"n\":{n}}}").into_bytes());
         let stamp = Stamp { now: Now::exactly(self.time.instant()), by: Correlation::new("test")? };
-        let row = Delivery {
-            idempotency_key: IdempotencyKey::from(&id),
-            reference: Reference::new(format!("contract-{n}"))?,
-            destination: DestinationId::new(destination)?,
-            shard: 0,
-            content: Content::of(&[&body]),
-            state: State::Scheduled,
-            version: 1,
-            deliver_after: due,
-            deliver_by,
-            next_attempt_at: due,
-            wake_at: Some(due),
-            held_until: None,
-            lease_owner: None,
-            lease_until: None,
-            message: None,
-            reason: None,
-            attempts: Vec::new(),
-            granted: 0,
-            shadow: false,
-            rescues: 0,
-            late_success: None,
-            hold: None,
-            death: 0,
-            dlq_sent: 0,
-            history: vec![HistoryEntry {
-                at: stamp.now.lo,
-                state: State::Scheduled,
-                attempt: None,
-                reason: None,
-                by: stamp.by.clone(),
-            }],
-            id: id.clone(),
-        };
+        let row = Delivery::new(
+            NewDelivery {
+                idempotency_key: IdempotencyKey::from(&id),
+                reference: Reference::new(format!("contract-{n}"))?,
+                destination: DestinationId::new(destination)?,
+                shard: 0,
+                content: Content::of(&[&body]),
+                deliver_after: due,
+                deliver_by,
+                id: id.clone(),
+            },
+            stamp.now.lo,
+            stamp.by.clone(),
+        );
         let payload = Payload { body, parts, deliver_after: due, deliver_by };
         ensure!(self.ledger.create(&row, &payload).await? == Created::New, "{id} exists");
         let claimer = Claimer { owner: Owner::new("dispatch")?, by: stamp.by.clone(), until: due };

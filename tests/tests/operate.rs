@@ -7,7 +7,7 @@ use std::time::Duration;
 use punctual_adapters::memory::{MemoryControl, MemoryLedger};
 use punctual_core::attempt::{Answer, Attempt};
 use punctual_core::clock::{ClockError, Now};
-use punctual_core::delivery::{Cancel, Delivery, Payload};
+use punctual_core::delivery::{Cancel, Delivery, NewDelivery, Payload};
 use punctual_core::destination::StageRules;
 use punctual_core::explain::explain;
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Owner, Reference};
@@ -97,33 +97,22 @@ impl World {
 fn row(state: State) -> Delivery {
     let id = DeliveryId::new("dlv_x").unwrap();
     Delivery {
-        idempotency_key: IdempotencyKey::from(&id),
-        id,
-        reference: Reference::new("c-1").unwrap(),
-        destination: DestinationId::new("crm").unwrap(),
-        shard: 0,
-        content: Content::new("abc").unwrap(),
         state,
         version: 7,
-        deliver_after: at(10),
-        deliver_by: at(60),
-        next_attempt_at: at(10),
-        wake_at: Some(at(10)),
-        held_until: None,
-        lease_owner: None,
-        lease_until: None,
-        message: None,
-        reason: None,
-        shadow: false,
-        attempts: Vec::new(),
-        granted: 0,
-        rescues: 0,
-        late_success: None,
-        hold: None,
-        cancel: None,
-        death: 0,
-        dlq_sent: 0,
-        history: Vec::new(),
+        ..Delivery::new(
+            NewDelivery {
+                idempotency_key: IdempotencyKey::from(&id),
+                reference: Reference::new("c-1").unwrap(),
+                destination: DestinationId::new("crm").unwrap(),
+                shard: 0,
+                content: Content::new("abc").unwrap(),
+                deliver_after: at(10),
+                deliver_by: at(60),
+                id,
+            },
+            at(0),
+            Correlation::new("test").unwrap(),
+        )
     }
 }
 

@@ -6,8 +6,8 @@
 
 pub mod attempt;
 pub mod batch;
-pub mod pause;
 pub mod measure;
+pub mod pause;
 pub mod record;
 pub mod tally;
 

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use punctual_core::clock::Now;
-use punctual_core::delivery::{Delivery, MAX_BODY_BYTES, Payload};
+use punctual_core::delivery::{Delivery, MAX_BODY_BYTES, NewDelivery, Payload};
 use punctual_core::destination::{Destination, FieldError};
-use punctual_core::history::HistoryEntry;
 use punctual_core::id::{
     Content, Correlation, DERIVED_PREFIX, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Reference,
 };
 use punctual_core::retry::last_safe_start;
-use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_flows::input::{action, strict};
 use serde::Deserialize;
@@ -194,35 +192,20 @@ impl Reminder {
             by_text.as_bytes(),
         ]);
         let shards = destinations.get(&self.destination_id).map_or(1, |d| d.spec.shards);
-        let row = Delivery {
-            shard: id.shard(shards),
-            idempotency_key: key,
-            reference: self.reference,
-            destination: self.destination_id,
-            content,
-            state: State::Scheduled,
-            version: 1,
-            deliver_after: self.deliver_after,
-            deliver_by: self.deliver_by,
-            next_attempt_at: self.deliver_after,
-            wake_at: Some(self.deliver_after),
-            held_until: None,
-            lease_owner: None,
-            lease_until: None,
-            message: None,
-            reason: None,
-            shadow: false,
-            attempts: Vec::new(),
-            granted: 0,
-            rescues: 0,
-            late_success: None,
-            hold: None,
-            cancel: None,
-            death: 0,
-            dlq_sent: 0,
-            history: vec![HistoryEntry { at: now.lo, state: State::Scheduled, attempt: None, reason: None, by: by.clone() }],
-            id,
-        };
+        let row = Delivery::new(
+            NewDelivery {
+                idempotency_key: key,
+                reference: self.reference,
+                destination: self.destination_id,
+                shard: id.shard(shards),
+                content,
+                deliver_after: self.deliver_after,
+                deliver_by: self.deliver_by,
+                id,
+            },
+            now.lo,
+            by.clone(),
+        );
         let payload = Payload { body, parts, deliver_after: row.deliver_after, deliver_by: row.deliver_by };
         Checked { row, payload, late: None }
     }

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use crate::attempt::Attempt;
 use crate::clock::Now;
 use crate::history::HistoryEntry;
-use crate::id::{Content, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, MessageId, Owner, Reference};
+use crate::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, MessageId, Owner, Reference};
 use crate::reason::Reason;
 use crate::state::State;
 use crate::time::Timestamp;
@@ -150,7 +150,63 @@ impl fmt::Debug for Payload {
     }
 }
 
+/// What a delivery is from its creation on.
+#[derive(Debug, Clone)]
+pub struct NewDelivery {
+    /// Its identity.
+    pub id: DeliveryId,
+    /// The key that its receiver sees.
+    pub idempotency_key: IdempotencyKey,
+    /// What the auditor asks by.
+    pub reference: Reference,
+    /// Whom it goes to.
+    pub destination: DestinationId,
+    /// Its shard among the destination's lanes.
+    pub shard: u16,
+    /// The hash of what is asked for.
+    pub content: Content,
+    /// Not called before this instant.
+    pub deliver_after: Timestamp,
+    /// The business deadline.
+    pub deliver_by: Timestamp,
+}
+
 impl Delivery {
+    /// A row that nobody holds, due at its `deliver_after`, created at `at` by `by`.
+    #[must_use]
+    pub fn new(new: NewDelivery, at: Timestamp, by: Correlation) -> Self {
+        let NewDelivery { id, idempotency_key, reference, destination, shard, content, deliver_after, deliver_by } = new;
+        Self {
+            id,
+            idempotency_key,
+            reference,
+            destination,
+            shard,
+            content,
+            state: State::Scheduled,
+            version: 1,
+            deliver_after,
+            deliver_by,
+            next_attempt_at: deliver_after,
+            wake_at: Some(deliver_after),
+            held_until: None,
+            lease_owner: None,
+            lease_until: None,
+            message: None,
+            reason: None,
+            shadow: false,
+            attempts: Vec::new(),
+            granted: 0,
+            rescues: 0,
+            late_success: None,
+            hold: None,
+            cancel: None,
+            death: 0,
+            dlq_sent: 0,
+            history: vec![HistoryEntry { at, state: State::Scheduled, attempt: None, reason: None, by }],
+        }
+    }
+
     /// Its lane.
     #[must_use]
     pub fn lane(&self) -> Lane {

@@ -150,13 +150,16 @@ mod tests {
             1 => (0..=u64::from(u32::MAX)).prop_map(Some),
         ];
         let measured_ms = prop_oneof![Just(0), 0_u64..1_800_000];
-        let room = (made, granted, left_ms, 0_u64..60_000, measured_ms).prop_map(|(made, granted, left_ms, margin_ms, measured_ms)| Room {
-            made,
-            granted,
-            deliver_by: at(left_ms),
-            margin: Duration::from_millis(margin_ms),
-            measured: Duration::from_millis(measured_ms),
-        });
+        let room =
+            (made, granted, left_ms, 0_u64..60_000, measured_ms).prop_map(|(made, granted, left_ms, margin_ms, measured_ms)| {
+                Room {
+                    made,
+                    granted,
+                    deliver_by: at(left_ms),
+                    margin: Duration::from_millis(margin_ms),
+                    measured: Duration::from_millis(measured_ms),
+                }
+            });
         (policy, room, 0_i64..2_000, floor, 0.0_f64..1.0).prop_map(|(policy, room, width, floor, random)| Case {
             policy,
             room,

@@ -6,9 +6,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use punctual_adapters::dynamodb::row::row_bytes;
 use punctual_core::acquire::Claimer;
 use punctual_core::clock::Now;
-use punctual_core::delivery::Delivery;
+use punctual_core::delivery::{Delivery, NewDelivery};
 use punctual_core::destination::Mode;
-use punctual_core::history::HistoryEntry;
 use punctual_core::id::{
     Content, Correlation, DERIVED_PREFIX, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference,
 };
@@ -94,35 +93,20 @@ fn scheduled(at: Timestamp, migrated: bool) -> Result<Delivery> {
         let key = IdempotencyKey::from(&id);
         (id, key)
     };
-    Ok(Delivery {
-        idempotency_key,
-        id,
-        reference: Reference::new(text("reference", Reference::MAX))?,
-        destination: DestinationId::new(text("destination", DestinationId::MAX))?,
-        shard: SHARD,
-        content: Content::of(&[b"content"]),
-        state: State::Scheduled,
-        version: 1,
-        deliver_after: at,
-        deliver_by: at.plus(WINDOW),
-        next_attempt_at: at,
-        wake_at: Some(at),
-        held_until: None,
-        lease_owner: None,
-        lease_until: None,
-        message: None,
-        reason: None,
-        shadow: false,
-        attempts: Vec::new(),
-        granted: 0,
-        rescues: 0,
-        late_success: None,
-        hold: None,
-        cancel: None,
-        death: 0,
-        dlq_sent: 0,
-        history: vec![HistoryEntry { at, state: State::Scheduled, attempt: None, reason: None, by: stamp(at)?.by }],
-    })
+    Ok(Delivery::new(
+        NewDelivery {
+            idempotency_key,
+            reference: Reference::new(text("reference", Reference::MAX))?,
+            destination: DestinationId::new(text("destination", DestinationId::MAX))?,
+            shard: SHARD,
+            content: Content::of(&[b"content"]),
+            deliver_after: at,
+            deliver_by: at.plus(WINDOW),
+            id,
+        },
+        at,
+        stamp(at)?.by,
+    ))
 }
 
 fn stamp(at: Timestamp) -> Result<Stamp> {

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use punctual_core::clock::Now;
-use punctual_core::delivery::Delivery;
+use punctual_core::delivery::{Delivery, NewDelivery};
 use punctual_core::destination::{FieldError, OnUnknown, Spec, StageRules};
 use punctual_core::id::{Content, Correlation, DeliveryId, IdempotencyKey, Owner, Reference};
 use punctual_core::outcome::{CallResult, Called, Class, Failure, StatusClass, classify};
+use punctual_core::rule::Rule;
 use punctual_core::settings::RetryMode;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -38,7 +39,7 @@ pub const FAILURES: [(&str, Failure); 6] = [
     ("connect", Failure::Connect),
     ("dns", Failure::Dns),
     ("tls", Failure::Tls),
-    ("address_refused", Failure::AddressRefused("private")),
+    ("address_refused", Failure::Refused(Rule::Private)),
 ];
 
 #[derive(Debug, Deserialize)]
@@ -182,7 +183,7 @@ fn meaning(spec: &Spec, result: CallResult, now: Now) -> Result<Meaning, String>
     let (floor_s, pauses) = match class {
         Class::Retry { floor, .. } => (floor.map(|floor| floor.as_secs()), false),
         Class::Dead { pause, .. } => (None, pause),
-        Class::Delivered => (None, false),
+        Class::Delivered | Class::Shadowed => (None, false),
     };
     // How long the receiver wants to be left alone decides when, not whether.
     let mut timeless = class;
@@ -194,6 +195,7 @@ fn meaning(spec: &Spec, result: CallResult, now: Now) -> Result<Meaning, String>
         destination_version: 1,
         review_unknown: spec.on_unknown == OnUnknown::Review,
         margin: Duration::from_millis(spec.total_timeout_ms),
+        measured: Duration::ZERO,
         retry_mode: RetryMode::Retry,
         queue_reach: QUEUE_REACH,
     };
@@ -216,30 +218,23 @@ fn meaning(spec: &Spec, result: CallResult, now: Now) -> Result<Meaning, String>
 fn in_flight(spec: &Spec, now: Timestamp) -> Result<Delivery, punctual_core::id::NameError> {
     let id = DeliveryId::new("contract")?;
     Ok(Delivery {
-        idempotency_key: IdempotencyKey::from(&id),
-        id,
-        reference: Reference::new("contract")?,
-        destination: spec.id.clone(),
-        shard: 0,
-        content: Content::of(&[]),
         state: State::Delivering,
-        version: 1,
-        deliver_after: now,
-        deliver_by: now.plus(WINDOW),
-        next_attempt_at: now,
-        wake_at: Some(now),
-        held_until: None,
         lease_owner: Some(Owner::new("contract")?),
         lease_until: Some(now.plus(WINDOW)),
-        message: None,
-        reason: None,
-        attempts: Vec::new(),
         granted: u32::MAX,
-        rescues: 0,
-        late_success: None,
-        hold: None,
-        death: 0,
-        dlq_sent: 0,
-        history: Vec::new(),
+        ..Delivery::new(
+            NewDelivery {
+                idempotency_key: IdempotencyKey::from(&id),
+                reference: Reference::new("contract")?,
+                destination: spec.id.clone(),
+                shard: 0,
+                content: Content::of(&[]),
+                deliver_after: now,
+                deliver_by: now.plus(WINDOW),
+                id,
+            },
+            now,
+            Correlation::new("contract")?,
+        )
     })
 }

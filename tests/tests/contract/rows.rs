@@ -5,7 +5,7 @@ use std::time::Duration;
 use punctual_core::acquire::Claimer;
 use punctual_core::attempt::{Answer, Attempt};
 use punctual_core::clock::Now;
-use punctual_core::delivery::{Cancel, Delivery, Hold, Payload};
+use punctual_core::delivery::{Cancel, Delivery, Hold, NewDelivery, Payload};
 use punctual_core::history::HistoryEntry;
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Owner, Reference};
 use punctual_core::outcome::{CallResult, Called, Class};
@@ -52,35 +52,20 @@ pub(crate) fn payload(n: u32, body: &str) -> Payload {
 /// A scheduled row, due at noon, with two hours until its deadline.
 pub(crate) fn row(n: u32) -> Delivery {
     let id = DeliveryId::derive(&parts(n));
-    Delivery {
-        idempotency_key: IdempotencyKey::from(&id),
-        reference: Reference::new(format!("contract-{n}")).expect("a reference"),
-        destination: DestinationId::new("acme").expect("a destination"),
-        shard: 0,
-        content: content("{}"),
-        state: State::Scheduled,
-        version: 1,
-        deliver_after: at(0),
-        deliver_by: at(7_200),
-        next_attempt_at: at(0),
-        wake_at: Some(at(0)),
-        held_until: None,
-        lease_owner: None,
-        lease_until: None,
-        message: None,
-        reason: None,
-        shadow: false,
-        attempts: Vec::new(),
-        granted: 0,
-        rescues: 0,
-        late_success: None,
-        hold: None,
-        cancel: None,
-        death: 0,
-        dlq_sent: 0,
-        history: vec![line(-60, State::Scheduled, "created")],
-        id,
-    }
+    Delivery::new(
+        NewDelivery {
+            idempotency_key: IdempotencyKey::from(&id),
+            reference: Reference::new(format!("contract-{n}")).expect("a reference"),
+            destination: DestinationId::new("acme").expect("a destination"),
+            shard: 0,
+            content: content("{}"),
+            deliver_after: at(0),
+            deliver_by: at(7_200),
+            id,
+        },
+        at(-60),
+        by("created"),
+    )
 }
 
 pub(crate) fn content(body: &str) -> Content {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use punctual_core::attempt::{Answer, Attempt};
-use punctual_core::delivery::Delivery;
+use punctual_core::delivery::{Delivery, NewDelivery};
 use punctual_core::history::HistoryEntry;
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference};
 use punctual_core::reason::Reason;
@@ -198,35 +198,7 @@ fn template() -> Delivery {
     thread_local! {
         static TEMPLATE: Delivery = {
             let id = DeliveryId::new("dlv_model").expect("an id");
-            Delivery {
-                idempotency_key: IdempotencyKey::from(&id),
-                id,
-                reference: Reference::new("c-1").expect("a reference"),
-                destination: DestinationId::new("crm").expect("a destination"),
-                shard: 0,
-                content: Content::new("abc").expect("a hash"),
-                state: State::Scheduled,
-                version: 0,
-                deliver_after: at(0),
-                deliver_by: at(0),
-                next_attempt_at: at(0),
-                wake_at: None,
-                held_until: None,
-                lease_owner: None,
-                lease_until: None,
-                message: MessageId::new("m").ok(),
-                reason: None,
-                shadow: false,
-                attempts: Vec::new(),
-                granted: 0,
-                rescues: 0,
-                late_success: None,
-                hold: None,
-                cancel: None,
-                death: 0,
-                dlq_sent: 0,
-                history: Vec::new(),
-            }
+            Delivery { version: 0, wake_at: None, message: MessageId::new("m").ok(), history: Vec::new(), ..Delivery::new(NewDelivery { idempotency_key: IdempotencyKey::from(&id), reference: Reference::new("c-1").expect("a reference"), destination: DestinationId::new("crm").expect("a destination"), shard: 0, content: Content::new("abc").expect("a hash"), deliver_after: at(0), deliver_by: at(0), id }, at(0), Correlation::new("elsewhere").expect("a token")) }
         };
     }
     TEMPLATE.with(Delivery::clone)

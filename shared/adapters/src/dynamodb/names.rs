@@ -90,7 +90,6 @@ pub(crate) const DESTINATION_VERSION: &str = "destination_version";
 pub(crate) const RESULTS: &str = "results";
 /// Absent if no rejection had one.
 pub(crate) const LAST_STATUS: &str = "last_status";
-pub(crate) const BY: &str = "by";
 pub(crate) const RETRY_MODE: &str = "retry_mode";
 pub(crate) const POSTED_AT: &str = "posted_at";
 pub(crate) const ATTEMPT: &str = "attempt";

@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use proptest::option::of;
 use proptest::prelude::*;
 use punctual_core::attempt::{Answer, Attempt};
-use punctual_core::delivery::{Cancel, Delivery, Hold};
+use punctual_core::delivery::{Cancel, Delivery, Hold, NewDelivery};
 use punctual_core::history::HistoryEntry;
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference};
 use punctual_core::reason::Reason;
@@ -99,35 +99,21 @@ prop_compose! {
 fn sample() -> Item {
     let at = Timestamp::from_millis(1_796_126_400_000);
     let id = DeliveryId::new("dlv_x").expect("an id");
-    encode(&Delivery {
-        idempotency_key: IdempotencyKey::from(&id),
-        id,
-        reference: Reference::new("c-1").expect("a reference"),
-        destination: DestinationId::new("acme").expect("a destination"),
-        shard: 1,
-        content: Content::new("00ff").expect("a content hash"),
-        state: State::Scheduled,
-        version: 1,
-        deliver_after: at,
-        deliver_by: at,
-        next_attempt_at: at,
-        wake_at: Some(at),
-        held_until: None,
-        lease_owner: None,
-        lease_until: None,
-        message: None,
-        reason: None,
-        shadow: false,
-        attempts: Vec::new(),
-        granted: 0,
-        rescues: 0,
-        late_success: None,
-        hold: None,
-        cancel: None,
-        death: 0,
-        dlq_sent: 0,
-        history: Vec::new(),
-    })
+    let by = punctual_core::id::Correlation::new("test").expect("a token");
+    encode(&Delivery::new(
+        NewDelivery {
+            idempotency_key: IdempotencyKey::from(&id),
+            reference: Reference::new("c-1").expect("a reference"),
+            destination: DestinationId::new("acme").expect("a destination"),
+            shard: 1,
+            content: Content::new("00ff").expect("a content hash"),
+            deliver_after: at,
+            deliver_by: at,
+            id,
+        },
+        at,
+        by,
+    ))
 }
 
 fn problem(item: &Item) -> String {

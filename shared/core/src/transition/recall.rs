@@ -90,7 +90,7 @@ fn settled(row: &Delivery, stamp: &Stamp) -> Result<Delivery, Refusal> {
 mod tests {
     use super::*;
     use crate::clock::Now;
-    use crate::delivery::Hold;
+    use crate::delivery::{Hold, NewDelivery};
     use crate::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, Owner, Reference};
 
     const MARGIN: Duration = Duration::from_secs(60);
@@ -106,33 +106,24 @@ mod tests {
     fn row(state: State) -> Delivery {
         let id = DeliveryId::new("dlv_x").expect("an id");
         Delivery {
-            idempotency_key: IdempotencyKey::from(&id),
-            id,
-            reference: Reference::new("c-1").expect("a reference"),
-            destination: DestinationId::new("crm").expect("a destination"),
-            shard: 0,
-            content: Content::new("abc").expect("a hash"),
             state,
             version: 7,
-            deliver_after: at(10),
-            deliver_by: at(60),
-            next_attempt_at: at(10),
-            wake_at: Some(at(10)),
-            held_until: None,
-            lease_owner: None,
-            lease_until: None,
-            message: None,
-            reason: None,
-            shadow: false,
-            attempts: Vec::new(),
-            granted: 0,
             rescues: 3,
-            late_success: None,
-            hold: None,
-            cancel: None,
-            death: 0,
-            dlq_sent: 0,
             history: Vec::new(),
+            ..Delivery::new(
+                NewDelivery {
+                    idempotency_key: IdempotencyKey::from(&id),
+                    reference: Reference::new("c-1").expect("a reference"),
+                    destination: DestinationId::new("crm").expect("a destination"),
+                    shard: 0,
+                    content: Content::new("abc").expect("a hash"),
+                    deliver_after: at(10),
+                    deliver_by: at(60),
+                    id,
+                },
+                at(0),
+                stamp(0).by,
+            )
         }
     }
 
