@@ -242,11 +242,22 @@ impl World {
         };
         let answer = schedule.handle(&event).await.unwrap();
         assert_eq!(answer.released.published, usize::try_from(size).unwrap());
+        self.work().await
+    }
+
+    /// Works on the batch of what is visible.
+    async fn work(&self) -> (usize, Tally) {
         let records: Vec<Value> = self
             .queue
             .receive(10, Duration::from_secs(180))
             .into_iter()
-            .map(|m| json!({"messageId": m.id.as_str(), "receiptHandle": m.receipt, "body": m.body, "attributes": {}, "messageAttributes": {}}))
+            .map(|m| {
+                let attributes = json!({"ApproximateReceiveCount": m.receives.to_string()});
+                json!({
+                    "messageId": m.id.as_str(), "receiptHandle": m.receipt, "body": m.body,
+                    "attributes": attributes, "messageAttributes": {},
+                })
+            })
             .collect();
         let event: SqsEvent = serde_json::from_value(json!({ "Records": records })).unwrap();
         let deliver = Deliver {
@@ -376,6 +387,19 @@ async fn whoever_finds_results_that_call_for_a_pause_calls_nobody() {
         let wanted = "3 of the last 4 calls were rejected, the last with status 404".to_owned();
         assert_eq!(why, (!outage).then_some(wanted));
     }
+}
+
+#[tokio::test]
+async fn what_waits_in_the_queue_for_its_next_attempt_goes_back_to_the_ledger_with_its_attempts() {
+    let world = World::new(503).await;
+    assert_eq!(world.batch(4).await.1.deferred, 4);
+    world.control.table.note_rejections(&acme(), &results(1, 1, "xxx")).await.unwrap();
+    world.queue.set_now(now().plus(Duration::from_secs(900)));
+    let (failures, tally) = world.work().await;
+    assert_eq!((failures, tally.returned, tally.paused.len(), world.calls()), (0, 4, 1, 4));
+    let waiting = world.waiting();
+    assert!(waiting.iter().all(|row| row.reason == Some(Reason::DestinationPaused) && row.attempts.len() == 1), "{waiting:?}");
+    assert_eq!(waiting.len(), 4);
 }
 
 #[tokio::test]
