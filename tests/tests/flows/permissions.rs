@@ -24,8 +24,7 @@ async fn a_whole_flow_needs_no_permission_that_the_template_does_not_give() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_the_template_does_not_permit_is_refused() {
     let file = template::read().unwrap();
-    let by_reference = "Sid: LedgerIndexes\n                Effect: Allow\n                Action: [dynamodb:Query]\n                \
-                        Resource: !Sub ${LedgerTable.Arn}/index/reference";
+    let by_reference = "- !Sub ${LedgerTable.Arn}/index/reference\n";
     assert_eq!(file.matches(by_reference).count(), 1);
     let text = file.replace(by_reference, &by_reference.replace("index/reference", "index/none"));
     let world = World::start_with(enforcing(text), ReceiverOptions::default()).await;
