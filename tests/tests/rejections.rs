@@ -27,6 +27,7 @@ use punctual_core::signature::Secret;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_deliver::Deliver;
+use punctual_deliver::measure::Measure;
 use punctual_deliver::tally::Tally;
 use punctual_flows::release::Rules;
 use punctual_schedule::Schedule;
@@ -268,6 +269,7 @@ impl World {
             secrets: &OneSecret,
             webhook: &self.receiver,
             time: &Standing,
+            measure: &Measure::default(),
             margin: Duration::from_secs(10),
             by: by("deliver1"),
         };

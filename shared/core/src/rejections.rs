@@ -49,9 +49,9 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Rejected is what kills a delivery by the receiver's answer: `rejected`, `gone`, and `key_conflict` too, because a
-    /// deploy that breaks the validation answers 422 to everything. A success and a retryable failure are not rejected. A
-    /// call that was not made says nothing.
+    /// Rejected is what kills a delivery by the receiver's answer: `rejected`, `redirect_refused`, `gone`, and
+    /// `key_conflict` too, because a deploy that breaks the validation answers 422 to everything. A success and a retryable
+    /// failure are not rejected. A call that was not made says nothing.
     #[must_use]
     pub fn of(result: &CallResult, class: Class) -> Option<Self> {
         let rejected = matches!(class, Class::Dead { .. });
