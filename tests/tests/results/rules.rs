@@ -22,6 +22,7 @@ fn class(result: &CallResult, plan: &Plan) -> StatusClass {
             _ => StatusClass::Dead,
         }),
         CallResult::Failed(_) | CallResult::NotCalled(_) => StatusClass::Retry,
+        CallResult::Shadowed => panic!("a live delivery"),
     }
 }
 
@@ -145,7 +146,8 @@ fn end(plan: &Plan, row: &Delivery, story: &Story, met: &[(usize, &Met)], budget
             prop_assert!(!waited || row.next_attempt_at.as_millis() <= last_safe_start, "it waited for an unsafe start");
             prop_assert!(made > 0 || plan.window_ms - ms(story.margin.as_millis()) < ENOUGH_MS, "expired untried");
             prop_assert!(last_class.is_none_or(|class| class == StatusClass::Retry));
-            prop_assert!(!(plan.kill_switch && made > 0) && !(plan.review && last.is_some_and(|met| is_lost(&met.result))));
+            let in_spite = (plan.kill_switch && made > 0) || (plan.review && last.is_some_and(|met| is_lost(&met.result)));
+            prop_assert!(!in_spite, "expired in spite of a switch or a review");
         }
         (State::Dead, reason) if last_class == Some(StatusClass::Dead) => {
             prop_assert_eq!(Some(reason), row.attempts.last().map(|attempt| attempt.reason));
