@@ -146,7 +146,7 @@ fn a_row_is_readable_by_a_person() {
         ("deliver_by", "S(\"2026-12-01T12:00:00.000Z\")"),
         ("delivery_id", "S(\"dlv_x\")"),
         ("destination_id", "S(\"acme\")"),
-        ("history", "L([])"),
+        ("history", "L([S(\"2026-12-01T12:00:00.000Z scheduled test\")])"),
         ("item", "S(\"delivery\")"),
         ("lane", "S(\"acme#1\")"),
         ("next_attempt_at", "S(\"2026-12-01T12:00:00.000Z\")"),
