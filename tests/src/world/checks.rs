@@ -236,9 +236,13 @@ impl Inner {
         let last = row.attempts.last();
         let least = self.checks.most.get(row.destination.as_str()).map_or(0, |m| m.2);
         match row.reason {
-            Some(reason @ (Reason::Gone | Reason::KeyConflict | Reason::Rejected | Reason::PayloadMissing)) => {
-                last.is_some_and(|a| a.reason == reason)
-            }
+            Some(
+                reason @ (Reason::Gone
+                | Reason::KeyConflict
+                | Reason::Rejected
+                | Reason::RedirectRefused
+                | Reason::PayloadMissing),
+            ) => last.is_some_and(|a| a.reason == reason),
             Some(Reason::AttemptsExhausted) => row.attempts.len() >= usize::try_from(least).unwrap_or(0),
             Some(Reason::CrashLoop) => {
                 row.attempts.len() >= 3 && row.attempts.iter().rev().take(3).all(|a| a.answer == Evidence::Unknown)
