@@ -64,7 +64,7 @@ pub(super) async fn in_progress(ground: &Ground<'_>) -> Result<Drill> {
 
 /// The receiver has processed the call, and its answer comes too late, or the connection is cut.
 pub(super) async fn answer_lost(ground: &Ground<'_>) -> Result<Drill> {
-    let mut drill = Drill::new("answer lost after processing, too late or cut: called again");
+    let mut drill = Drill::new("answer lost after processing (late, cut): called again");
     let [late, cut] = lost(ground, ["lost-late", "lost-cut"], json!({"total_timeout_ms": SHORT})).await?;
     for (id, attempts) in [(late, &["timeout", "accepted"]), (cut, &["connection_cut", "accepted"])] {
         drill.row(&id, Wanted { attempts: Some(attempts), calls: Some(2), ..DELIVERED });
@@ -74,7 +74,7 @@ pub(super) async fn answer_lost(ground: &Ground<'_>) -> Result<Drill> {
 
 /// The same at a destination that wants no automatic second call.
 pub(super) async fn answer_lost_for_review(ground: &Ground<'_>) -> Result<Drill> {
-    let mut drill = Drill::new("answer lost after processing, on_unknown review: not called again");
+    let mut drill = Drill::new("answer lost, on_unknown review: not called again");
     let change = json!({"total_timeout_ms": SHORT, "on_unknown": "review"});
     let [late, cut] = lost(ground, ["review-late", "review-cut"], change).await?;
     let dead = Wanted {

@@ -83,7 +83,7 @@ pub(super) async fn short(ground: &Ground<'_>) -> Result<Drill> {
 pub(super) async fn far(ground: &Ground<'_>, to_the_end: bool) -> Result<Drill> {
     const NAME: &str = "far";
     let mut drill = Drill::new(match to_the_end {
-        true => "429 with Retry-After: 900, waited out; held, released, cancelled",
+        true => "429 with Retry-After: 900, waited out",
         false => "429 with Retry-After: 900; held, released, cancelled meanwhile",
     });
     ground.destination(NAME, "healthy/far", json!({})).await?;

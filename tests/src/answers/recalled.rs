@@ -18,7 +18,7 @@ const ANSWERS: Duration = Duration::from_secs(4);
 /// Refused while the call is under way, done once it has ended, and told that it may have had its effect.
 pub(super) async fn in_mid_call(ground: &Ground<'_>) -> Result<Drill> {
     const NAME: &str = "recalled";
-    let mut drill = Drill::new("cancelled in mid-call: refused, then done once the call has ended");
+    let mut drill = Drill::new("cancelled in mid-call: refused, then done once it has ended");
     // After the lost answer there is time until the next attempt.
     let change = json!({"total_timeout_ms": 2_000, "retry": {"base_ms": 8_000, "cap_ms": 8_000, "attempts": 3}});
     ground.destination(NAME, "healthy/recalled", change).await?;
