@@ -186,7 +186,11 @@ async fn a_lost_answer_is_told() {
         (Reason::Timeout, Answer::Error, true),
         (Reason::ConnectionCut, Answer::Error, true),
         (Reason::ConnectFailed, Answer::Error, false),
-        (Reason::ServerError, Answer::Status(503), false),
+        (Reason::ServerError, Answer::Status(504), true),
+        (Reason::InProgress, Answer::Status(409), true),
+        (Reason::RateLimited, Answer::Status(429), false),
+        (Reason::OutcomeUnknown, Answer::Unknown, true),
+        (Reason::OutcomeUnknown, Answer::Shadow, false),
     ] {
         let took = Duration::from_millis(5);
         let attempt =

@@ -43,7 +43,6 @@ const HARD: &[&str] = &[
     "zombie",
     "left",
     "lost race",
-    "no retry for what was measured",
     "message delayed",
     "message duplicated",
     "message lost",

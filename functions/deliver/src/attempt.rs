@@ -242,6 +242,9 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         tally: &mut Tally,
     ) -> Result<Disposition, FlowError> {
         tally.late += 1;
+        if matches!(class, Class::Dead { pause: true, .. }) {
+            self.pause(destination, class.reason().meaning(), tally).await;
+        }
         let evidence = transition::evidence(row.next_attempt(), called, class, destination.version);
         tracing::warn!(by = %self.by, delivery_id = %row.id, attempt = evidence.number, reason = %evidence.reason, "late evidence");
         // Whoever holds the row now has its own message, or rescue sends one: this one has served.

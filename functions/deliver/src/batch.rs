@@ -23,8 +23,10 @@ use crate::{Deliver, Disposition};
 pub const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// Whatever a record does, the batch is answered when this little of the invocation is left.
 const BATCH_RESERVE: Duration = Duration::from_millis(400);
-/// What the calls came to is noted until this little of the invocation is left.
-const NOTE_RESERVE: Duration = Duration::from_millis(200);
+/// What the calls came to is noted while so much of the invocation is left: the messages must still be hidden.
+const NOTE_RESERVE: Duration = Duration::from_millis(2_000);
+/// A slow note does not keep the batch's other destinations longer than this.
+const NOTE_MOST: Duration = Duration::from_millis(3_000);
 /// The longest visibility that a received message is given here.
 const MAX_HIDE_SECONDS: u64 = 900;
 
@@ -135,7 +137,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         if tally.outcomes.is_empty() {
             return;
         }
-        let budget = self.time.time_left().saturating_sub(NOTE_RESERVE);
+        let budget = self.time.time_left().saturating_sub(NOTE_RESERVE).min(NOTE_MOST);
         let note = pin!(self.note(known, tally));
         if let Either::Right(_) = select(note, pin!(self.time.pause(budget))).await {
             tracing::error!(by = %self.by, "what the receivers answered could not be noted within the invocation");

@@ -3,10 +3,12 @@
 //! I pass only what proves something: at least a week, with a weekend and a holiday, that has ended, of which nothing
 //! still waits.
 
+use std::time::Duration;
+
 use jiff::civil::Date;
 use punctual_core::calendar::{Calendar, CalendarInput};
 use punctual_core::destination::{Destination, FieldError};
-use punctual_core::id::DestinationId;
+use punctual_core::id::{DeliveryId, DestinationId};
 use punctual_core::ports::{Control, Ledger, ShadowQuery, Time, WakeQuery};
 use punctual_core::shadow::{Period, Report, Verdict};
 use punctual_core::time::Timestamp;
@@ -17,8 +19,12 @@ use serde_json::value::RawValue;
 
 use crate::{Inspect, Response};
 
-/// So many waiting rows are counted.
+/// So many rows of a lane are looked at.
 const MOST_WAITING: u32 = 1_000;
+/// A row that waits for a retry is looked at again within a day.
+const NEXT_LOOK: Duration = Duration::from_secs(86_400);
+/// Reading ends when so little of the invocation is left.
+const RESERVE: Duration = Duration::from_secs(5);
 /// The longest period, in days.
 const MOST_DAYS: i32 = 366;
 
@@ -75,7 +81,13 @@ impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
         let Some(destination) = destinations.first() else {
             return Ok(Response::refused(FieldError::new("unknown_destination", "destination_id", "a registered destination")));
         };
-        let verdict = self.judge(destination, &calendar, period, (from, until)).await?;
+        let verdict = match self.judge(destination, &calendar, period, (from, until)).await? {
+            Ok(verdict) => verdict,
+            Err(reached) => {
+                let message = format!("a shorter period: this one could be read only up to {reached}");
+                return Ok(Response::refused(FieldError::new("too_much", "until", message)));
+            }
+        };
         Ok(Response { ok: true, text: text(&input, &verdict), deliveries: Vec::new(), report: Some(verdict), errors: Vec::new() })
     }
 
@@ -85,10 +97,13 @@ impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
         calendar: &Calendar,
         period: Period,
         (from, until): (Timestamp, Timestamp),
-    ) -> Result<Verdict, FlowError> {
+    ) -> Result<Result<Verdict, Timestamp>, FlowError> {
         let mut report = Report::new(calendar, period);
         let mut query = ShadowQuery { destination: destination.spec.id.clone(), from, until, start: None };
         loop {
+            if self.time.time_left() < RESERVE {
+                return Ok(Err(query.start.map_or(from, |place| place.deliver_after)));
+            }
             let page = self.control.shadow_entries(&query).await?;
             page.entries.iter().for_each(|entry| report.add(entry));
             query.start = page.next;
@@ -96,13 +111,27 @@ impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
                 break;
             }
         }
+        let now = self.time.now()?.lo;
+        let ended = self.ledger.count_ended(&destination.spec.id, from).await?;
+        let waiting = self.waiting(destination, (from, until), now).await?;
+        Ok(Ok(report.verdict(waiting, ended, now)))
+    }
+
+    /// Rows that fell due in the period and wait all the same: the index tells which may, the rows themselves which do.
+    async fn waiting(
+        &self,
+        destination: &Destination,
+        (from, until): (Timestamp, Timestamp),
+        now: Timestamp,
+    ) -> Result<usize, FlowError> {
         let mut waiting = 0;
         for lane in destination.lanes() {
-            let last = until.minus(std::time::Duration::from_millis(1));
-            let head = WakeQuery { lane, until: last, deadline_by: None, start: None, limit: MOST_WAITING };
-            waiting += self.ledger.wake(&head).await?.candidates.len();
+            let head = WakeQuery { lane, until: now.plus(NEXT_LOOK), deadline_by: None, start: None, limit: MOST_WAITING };
+            let ids: Vec<DeliveryId> = self.ledger.wake(&head).await?.candidates.into_iter().map(|one| one.id).collect();
+            let rows = self.ledger.read(&ids).await?;
+            waiting += rows.iter().filter(|row| (from..until).contains(&row.deliver_after) && !row.state.is_terminal()).count();
         }
-        Ok(report.verdict(waiting, self.time.now()?.lo))
+        Ok(waiting)
     }
 }
 

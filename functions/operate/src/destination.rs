@@ -1,5 +1,7 @@
 //! I write destinations: register, replace, pause, resume, promote. Each write is versioned and says who and why.
 
+use std::time::Duration;
+
 use punctual_core::destination::{Change, Destination, FieldError, Mode, Pause, Spec};
 use punctual_core::id::DestinationId;
 use punctual_core::ports::{Control, Ledger, Stored, Time};
@@ -7,6 +9,10 @@ use punctual_flows::FlowError;
 
 use crate::input::{OnDestination, PutDestination};
 use crate::{Operate, Response};
+
+/// A run of dispatch or schedule that read a destination before it was paused claims for it no longer than this: their
+/// longest invocation, and the bound on clocks.
+pub const CLAIMS_END: Duration = Duration::from_secs(62);
 
 impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
     pub(crate) async fn put_destination(&self, input: PutDestination) -> Result<Response, FlowError> {
@@ -28,6 +34,10 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
         if let Some(expected) = input.expected_version.filter(|expected| *expected != version) {
             let message = format!("the stored version, {version}; got {expected}");
             return Ok(Response::wrong("conflict", "expected_version", message));
+        }
+        if let Some(stored) = stored.as_ref().filter(|stored| stored.spec == spec) {
+            // What the receivers answered is remembered for a version: the same again must not forget it.
+            return Ok(Response::done(format!("nothing: {} is so already", stored.spec.id), version));
         }
         let did = if version == 0 {
             format!("registered destination {}", spec.id)
@@ -73,11 +83,23 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
         if stored.spec.mode == Mode::Live {
             return Ok(Response::done(format!("nothing: {} is live", stored.spec.id), stored.version));
         }
+        let now = self.time.now()?;
+        if !stored.paused.as_ref().is_some_and(|pause| now.reached(pause.since.plus(CLAIMS_END))) {
+            let from = stored
+                .paused
+                .map_or_else(String::new, |pause| format!("; paused as it is, from {}", pause.since.plus(CLAIMS_END)));
+            let message = format!(
+                "a destination that has been paused for {} s, so that no run that still sees the old mode claims for it{from}; \
+                 resume it afterwards",
+                CLAIMS_END.as_secs()
+            );
+            return Ok(Response::wrong("not_paused", "destination_id", message));
+        }
         stored.spec.mode = Mode::Live;
         let changed = self.change(input.by, input.why)?;
         let did = format!(
-            "promoted destination {}: what no dispatch run has claimed yet goes to its receiver when it falls due, under its \
-             own id; what was claimed in shadow mode ends as shadowed",
+            "promoted destination {}: once it is resumed, what nobody has claimed yet goes to its receiver when it falls due, under \
+             its own id; what was claimed in shadow mode ends as shadowed",
             stored.spec.id
         );
         self.store(Destination { version: stored.version.saturating_add(1), changed, ..stored }, did).await

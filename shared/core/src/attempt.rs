@@ -49,6 +49,27 @@ pub struct Attempt {
     pub key_ids: String,
 }
 
+impl Attempt {
+    /// Whether nobody recorded an outcome.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        self.answer == Answer::Unknown || (self.answer == Answer::Shadow && self.reason == Reason::OutcomeUnknown)
+    }
+
+    /// Whether a byte of it may have reached the receiver.
+    #[must_use]
+    pub fn was_called(&self) -> bool {
+        match self.answer {
+            Answer::Status(_) | Answer::Unknown => true,
+            Answer::Shadow | Answer::Refused(_) => false,
+            Answer::Error => !matches!(
+                self.reason,
+                Reason::NotCalled | Reason::SecretUnavailable | Reason::SinkUnavailable | Reason::PayloadMissing
+            ),
+        }
+    }
+}
+
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}ms ", self.number, self.started_at, self.took.as_millis())?;

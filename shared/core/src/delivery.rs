@@ -219,6 +219,12 @@ impl Delivery {
         u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).saturating_add(1)
     }
 
+    /// Whether its receiver may have been called.
+    #[must_use]
+    pub fn was_called(&self) -> bool {
+        self.attempts.iter().any(Attempt::was_called)
+    }
+
     /// The end of the lease that holds the row in its present state, if its state is a held one.
     #[must_use]
     pub fn lease_end(&self) -> Option<Timestamp> {

@@ -11,6 +11,7 @@ use crate::attempt::Answer;
 use crate::clock::Now;
 use crate::delivery::{Delivery, Payload};
 use crate::destination::{Destination, Mode, Pause};
+use crate::reason::Reason;
 use crate::retry::last_safe_start;
 use crate::state::{Event, State, Verdict, verdict};
 use crate::time::Timestamp;
@@ -116,8 +117,8 @@ fn last_reason(row: &Delivery) -> String {
 
 /// Where its next attempt goes, if not to the receiver.
 fn sink(row: &Delivery, destination: Option<&Destination>) -> &'static str {
-    // A row with attempts keeps the stamp that they were made under; any other one gets the mode's at its claim.
-    let will_be = row.attempts.is_empty() && destination.is_some_and(|d| d.spec.mode == Mode::Shadow);
+    // A row whose receiver was called stays live; any other one gets the mode's stamp at its claim.
+    let will_be = !row.was_called() && destination.is_some_and(|d| d.spec.mode == Mode::Shadow);
     let over = row.state.is_terminal() || row.state.needs_operator();
     if !over && (row.shadow || will_be) { " In shadow mode: the shadow sink gets it, not the receiver." } else { "" }
 }
@@ -127,6 +128,9 @@ fn taken_back(row: &Delivery) -> String {
         || "Cancelled; nothing will be sent.".to_owned(),
         |cancel| format!("{} cancelled it at {}: {}. Nothing will be sent.", cancel.by, cancel.since, cancel.why),
     );
+    if row.reason == Some(Reason::EffectAfterCancel) {
+        return told + " A call that was under way had its effect all the same.";
+    }
     if may_have_been_delivered(row) { told + " A call before it may have had its effect." } else { told }
 }
 

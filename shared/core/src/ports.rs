@@ -152,6 +152,8 @@ pub trait Ledger: Send + Sync {
     fn partition(&self, id: &DeliveryId) -> impl Future<Output = Result<Option<Partition>, PortError>> + Send;
     /// The deliveries with a reference.
     fn by_reference(&self, reference: &Reference) -> impl Future<Output = Result<Vec<DeliveryId>, PortError>> + Send;
+    /// How many dead or expired rows a destination has whose deadline is `from` or later.
+    fn count_ended(&self, destination: &DestinationId, from: Timestamp) -> impl Future<Output = Result<u64, PortError>> + Send;
     /// How many dead rows have a deadline after `after`: exact up to some thousands, and never zero if there are any.
     fn count_reachable_dead(&self, after: Timestamp) -> impl Future<Output = Result<u64, PortError>> + Send;
 }

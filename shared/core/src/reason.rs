@@ -107,6 +107,8 @@ reasons! {
     TooFarForQueue = "too_far_for_queue",
     /// It was taken back.
     Cancelled = "cancelled",
+    /// A call that was under way when it was taken back turned out to have had its effect.
+    EffectAfterCancel = "effect_after_cancel",
     /// It got other instants.
     Rescheduled = "rescheduled",
     /// The dead-letter message was sent.

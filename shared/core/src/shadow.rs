@@ -81,6 +81,8 @@ pub enum Objection {
     NoDeliveries,
     /// Work of the period still waits in the ledger.
     StillWaiting,
+    /// Work with a deadline in or after the period is dead or expired: it fell due, or will, and never reached the sink.
+    EndedUnshadowed,
     /// Something fell due when the calendar is closed.
     OutsideHours,
     /// Something was posted before it was due, or after its deadline.
@@ -98,6 +100,7 @@ impl Objection {
             Objection::NoHoliday => "no holiday of the calendar lies in it",
             Objection::NoDeliveries => "the sink has nothing of it",
             Objection::StillWaiting => "some of its work still waits in the ledger",
+            Objection::EndedUnshadowed => "some of its work is dead or expired and never reached the sink",
             Objection::OutsideHours => "something fell due when the calendar is closed",
             Objection::OutsideWindow => "something was posted too early or too late",
         }
@@ -135,8 +138,10 @@ pub struct Verdict {
     pub objections: Vec<Objection>,
     /// How many deliveries the sink has of the period.
     pub deliveries: usize,
-    /// Rows of the period that still wait in the ledger; counted up to 1,000.
+    /// Rows of the period that still wait in the ledger, among those that something happens to within a day.
     pub waiting: usize,
+    /// Dead and expired rows of the destination with a deadline in the period or after it.
+    pub ended: u64,
     /// The days of the period on which the calendar is closed by a holiday, with their names.
     pub holidays: Vec<String>,
     /// How many fell due on each day that had any.
@@ -190,9 +195,9 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Judges. `waiting` is how many rows of the period still wait in the ledger.
+    /// Judges. `waiting` is how many rows of the period still wait in the ledger, `ended` how many are dead or expired.
     #[must_use]
-    pub fn verdict(self, waiting: usize, now: Timestamp) -> Verdict {
+    pub fn verdict(self, waiting: usize, ended: u64, now: Timestamp) -> Verdict {
         let Period { from, until } = self.period;
         let holidays: Vec<String> =
             self.calendar.holidays(from, until).map(|(day, name)| format!("{day} {name}").trim_end().to_owned()).collect();
@@ -208,6 +213,7 @@ impl<'a> Report<'a> {
             (holidays.is_empty(), Objection::NoHoliday),
             (self.entries == 0, Objection::NoDeliveries),
             (waiting > 0, Objection::StillWaiting),
+            (ended > 0, Objection::EndedUnshadowed),
             (self.outside_hours_count > 0, Objection::OutsideHours),
             (self.outside_window_count > 0, Objection::OutsideWindow),
         ];
@@ -217,6 +223,7 @@ impl<'a> Report<'a> {
             objections,
             deliveries: self.entries,
             waiting,
+            ended,
             holidays,
             by_day: self.days.into_iter().map(|(day, count)| format!("{day} {count}")).collect(),
             outside_hours: self.outside_hours_count,
@@ -261,12 +268,13 @@ mod tests {
         }
     }
 
-    fn verdict(from: &str, until: &str, entries: &[ShadowEntry], waiting: usize, now: &str) -> Verdict {
+    /// `left`: so many wait, and for each hundred one has ended.
+    fn verdict(from: &str, until: &str, entries: &[ShadowEntry], left: usize, now: &str) -> Verdict {
         let calendar = calendar();
         let period = Period { from: from.parse().expect("a day"), until: until.parse().expect("a day") };
         let mut report = Report::new(&calendar, period);
         entries.iter().for_each(|entry| report.add(entry));
-        report.verdict(waiting, at(now))
+        report.verdict(left % 100, u64::try_from(left / 100).expect("few"), at(now))
     }
 
     #[test]
@@ -284,7 +292,7 @@ mod tests {
         let late = ShadowEntry { posted_at: at("2026-05-22T09:01:00.001Z"), ..good.clone() };
         let early = ShadowEntry { posted_at: at("2026-05-22T08:59:59.999Z"), ..good.clone() };
         type Case = (&'static str, &'static str, Vec<ShadowEntry>, usize, &'static str, Vec<Objection>);
-        let cases: [Case; 9] = [
+        let cases: [Case; 10] = [
             ("2026-05-22", "2026-05-28", vec![good.clone()], 0, "2026-06-30", vec![Objection::PeriodTooShort]),
             ("2026-05-21", "2026-05-28", vec![good.clone()], 0, "2026-05-27", vec![Objection::PeriodNotOver]),
             (
@@ -297,6 +305,7 @@ mod tests {
             ),
             ("2026-06-01", "2026-06-08", vec![entry("2026-06-01T09:00:00.000Z")], 0, "2026-06-30", vec![Objection::NoHoliday]),
             ("2026-05-21", "2026-05-28", vec![good.clone()], 3, "2026-06-30", vec![Objection::StillWaiting]),
+            ("2026-05-21", "2026-05-28", vec![good.clone()], 200, "2026-06-30", vec![Objection::EndedUnshadowed]),
             // On the holiday, on a Sunday, an hour too early: summer time.
             ("2026-05-21", "2026-05-28", vec![entry("2026-05-25T10:00:00.000Z")], 0, "2026-06-30", vec![Objection::OutsideHours]),
             ("2026-05-21", "2026-05-28", vec![entry("2026-05-22T07:30:00.000Z")], 0, "2026-06-30", vec![Objection::OutsideHours]),

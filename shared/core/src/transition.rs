@@ -117,8 +117,10 @@ fn moved(row: &Delivery, event: Event, attempt: Option<u32>, reason: Option<Reas
     if reason.is_some() {
         after.reason = reason;
     }
-    // Back in the ledger before any attempt: its next claim stamps it anew. Once shadowed attempts were made, the stamp stays.
-    after.shadow &= state != State::Scheduled || !row.attempts.is_empty();
+    // Back in the ledger before any attempt, or by an operator's decision: its next claim stamps it anew. Otherwise the stamp
+    // of shadowed attempts stays: their due time was the shadow run's.
+    let anew = (state == State::Scheduled && row.attempts.is_empty()) || matches!(event, Event::Requeue | Event::Redrive);
+    after.shadow &= !anew;
     after.history.push(HistoryEntry { at: stamp.now.lo, state, attempt, reason, by: stamp.by.clone() });
     Ok(after)
 }
@@ -175,7 +177,7 @@ pub fn returned(row: &Delivery, reason: Reason, margin: Duration, stamp: &Stamp)
 }
 
 /// A dispatch run takes a row that it has read: a due one, one whose dispatcher crashed, or one with an overdue message.
-/// The row is stamped by its destination's mode, unless it has attempts: then it keeps the stamp that they were made under.
+/// The row is stamped by its destination's mode, unless its receiver was called already: then it stays live.
 ///
 /// # Errors
 /// [`Refusal`] by the state table.
@@ -190,7 +192,7 @@ pub fn dispatch_claimed(row: &Delivery, claimer: Claimer, mode: Mode, stamp: &St
     after.lease_owner = Some(claimer.owner);
     after.held_until = Some(claimer.until);
     // Whoever was called live stays live, even for a run that still sees the mode from before the promotion.
-    after.shadow |= mode == Mode::Shadow && row.attempts.is_empty();
+    after.shadow |= mode == Mode::Shadow && !row.was_called();
     if rescue {
         after.rescues = row.rescues.saturating_add(1);
     }
@@ -266,7 +268,7 @@ pub fn closed_as_unknown(row: &Delivery, terms: &Terms<'_>, stamp: &Stamp) -> Re
     let number = row.next_attempt();
     let mut closed = row.clone();
     closed.attempts.push(unknown(row, number));
-    let crashes = closed.attempts.iter().rev().take_while(|a| a.answer == Answer::Unknown).count();
+    let crashes = closed.attempts.iter().rev().take_while(|a| a.is_unknown()).count();
     let after = if row.late_success.is_some() {
         delivered(&closed, number, Reason::LateEvidence, stamp)?
     } else if stamp.now.hi > last_safe_start(row.deliver_by, terms.margin) {
@@ -366,7 +368,7 @@ pub fn late(row: &Delivery, attempt: &Attempt, effect: bool, stamp: &Stamp) -> O
     let mut filled = row.clone();
     let mut changed = false;
     for entry in &mut filled.attempts {
-        if entry.number == attempt.number && entry.answer == Answer::Unknown {
+        if entry.number == attempt.number && entry.is_unknown() {
             *entry = attempt.clone();
             changed = true;
         }
@@ -379,7 +381,8 @@ pub fn late(row: &Delivery, attempt: &Attempt, effect: bool, stamp: &Stamp) -> O
         filled.late_success.get_or_insert(attempt.number);
         filled
     } else {
-        match moved(&filled, Event::LateSuccess, Some(attempt.number), Some(Reason::LateEvidence), stamp) {
+        let reason = if row.state == State::Cancelled { Reason::EffectAfterCancel } else { Reason::LateEvidence };
+        match moved(&filled, Event::LateSuccess, Some(attempt.number), Some(reason), stamp) {
             Ok(mut after) if after.state == State::Delivered && row.state != State::Delivered => {
                 changed = true;
                 unleased(&mut after);
@@ -419,7 +422,8 @@ fn unknown(row: &Delivery, number: u32) -> Attempt {
         number,
         started_at,
         took: Duration::ZERO,
-        answer: Answer::Unknown,
+        // Nothing of a stamped row reaches a receiver, whoever crashed.
+        answer: if row.shadow { Answer::Shadow } else { Answer::Unknown },
         reason: Reason::OutcomeUnknown,
         destination_version: 0,
         key_ids: "-".to_owned(),

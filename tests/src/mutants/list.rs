@@ -189,7 +189,7 @@ pub const ALL: &[Mutant] = &[
             },
             Patch {
                 file: TRANSITION,
-                find: "    after.shadow |= mode == Mode::Shadow && row.attempts.is_empty();",
+                find: "    after.shadow |= mode == Mode::Shadow && !row.was_called();",
                 put: "    after.shadow |= mode == Mode::Shadow;",
             },
         ],

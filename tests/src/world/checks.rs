@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use punctual_core::attempt::Answer as Evidence;
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::Delivery;
-use punctual_core::id::{DeliveryId, Owner};
+use punctual_core::destination::Mode;
+use punctual_core::id::{DeliveryId, DestinationId, Owner};
 use punctual_core::outcome::CallResult;
+use punctual_core::ports::Control as _;
 use punctual_core::reason::Reason;
 use punctual_core::state::{Event, State, Verdict, verdict};
 use punctual_core::time::Timestamp;
@@ -197,13 +200,11 @@ impl Inner {
         if taken {
             claim(before.hold.is_none(), "claimed_while_held", "a held row was claimed");
             let paused = self.facts.get(&actor).is_some_and(|f| f.saw_paused.contains(&after.destination));
-            let shadow = self.facts.get(&actor).is_some_and(|f| f.saw_shadow.contains(&after.destination));
-            let stamp = if after.state == State::Dispatching {
-                before.shadow || (shadow && before.attempts.is_empty())
-            } else {
-                before.shadow
-            };
-            claim(after.shadow == stamp, "stamped_wrong", "its stamp is not that of the mode that its claimer saw");
+            let stamp = before.shadow
+                || (after.state == State::Dispatching && self.in_shadow(&after.destination) && !before.was_called());
+            // Nobody but the platform keeps a zombie from claiming by what it saw long ago, nor a request of the dead.
+            let zombie = age > 0 || self.facts.get(&actor).is_some_and(|f| f.outlives);
+            claim(zombie || after.shadow == stamp, "stamped_wrong", "its stamp is not that of its destination's mode");
             claim(!paused, "claimed_while_paused", "a row of a destination that its claimer saw paused was claimed");
             let dispatch_twice = after.state == State::Dispatching && before.state == State::Dispatching;
             claim(!dispatch_twice || !live(before.held_until, now), "live_lease_taken", "a live dispatch lease was taken");
@@ -287,7 +288,11 @@ impl Inner {
             (key == row.idempotency_key.as_str(), "another_key", "with another key"),
             (number == row.attempts.len() + 1, "attempt_number", "with a number that is not the next"),
             (row.destination.as_str() == format!("r{to}"), "another_receiver", "at another receiver than its own"),
-            (!row.shadow, "called_in_shadow", "though it is stamped as shadow"),
+            (
+                !row.shadow && !self.in_shadow(&row.destination),
+                "called_in_shadow",
+                "though it, or its destination, is in shadow mode",
+            ),
             (held, "called_without_lease", "without holding the row"),
             (covered, "called_without_lease", "and could outlast its lease"),
             (now + ms(call.timeout) <= ends, "called_too_long", "and could outlast its invocation"),
@@ -307,6 +312,12 @@ impl Inner {
         if payload.is_some_and(|payload| payload != body) {
             self.violate("another_body", format!("{}#{} was sent with another body", short(&call.id), call.attempt));
         }
+    }
+
+    /// Whether a destination is in shadow mode now.
+    fn in_shadow(&self, id: &DestinationId) -> bool {
+        let found = self.control.lookup(std::slice::from_ref(id)).now_or_never().and_then(Result::ok);
+        found.is_some_and(|(found, _)| found.iter().any(|d| d.spec.mode == Mode::Shadow))
     }
 
     /// When the receiver lets itself be called again, as far as its wish was recorded by who heard it.

@@ -1,5 +1,8 @@
 //! I make up operations for a seed, looking at the world as it is: what I write down needs no chance to be replayed.
 
+use futures::FutureExt as _;
+use punctual_core::id::DestinationId;
+use punctual_core::ports::Control as _;
 use punctual_core::state::State;
 
 use super::effect::Effect;
@@ -112,8 +115,14 @@ fn choose(world: &World, rng: &mut Rng, mood: &Mood, next_actor: &mut u32) -> Op
         88..=89 => Op::Lag { reminder },
         90 if rng.chance(500) => Op::CatchUp,
         90 => Op::Garble { reminder, variant: small(rng, 255) },
-        91 if mood.shadow.is_some() && rng.chance(500) => {
-            Op::Promote { actor: fresh(), destination: mood.shadow.unwrap_or(destination) }
+        91 if mood.shadow.is_some() && rng.chance(800) => {
+            // Only a destination that has been paused for a while is promoted.
+            let destination = mood.shadow.unwrap_or(destination);
+            match world.inner().paused_for(destination) {
+                None => Op::Pause { actor: fresh(), destination },
+                Some(ms) if ms > 62_000 => Op::Promote { actor: fresh(), destination },
+                Some(_) => Op::Advance { ms: 65_000 },
+            }
         }
         _ if !mood.meddles => Op::Advance { ms: advance(world, rng) },
         91 => Op::Hold { actor: fresh(), reminder },
@@ -215,6 +224,13 @@ fn interesting(inner: &Inner, rng: &mut Rng) -> Option<u32> {
 }
 
 impl Inner {
+    /// How long a destination has been paused, in milliseconds.
+    fn paused_for(&self, destination: u8) -> Option<i64> {
+        let id = DestinationId::new(format!("r{destination}")).ok()?;
+        let (found, _) = self.control.lookup(&[id]).now_or_never()?.ok()?;
+        Some(self.now - found.first()?.paused.as_ref()?.since.as_millis())
+    }
+
     /// Whether an actor has a call under way, or its outcome still to write.
     fn is_calling(&self, actor: u32) -> bool {
         let outlives = self.facts.get(&actor).is_some_and(|f| f.outlives);

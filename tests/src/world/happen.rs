@@ -2,7 +2,7 @@
 
 use futures::FutureExt as _;
 use punctual_core::delivery::Delivery;
-use punctual_core::destination::{Destination, Mode};
+use punctual_core::destination::Destination;
 use punctual_core::id::DeliveryId;
 use punctual_core::ports::{Acquired, Control as _, Ledger as _, PortError, Stored, WakeQuery, Watched, Written};
 
@@ -157,12 +157,10 @@ impl Inner {
         for d in destinations {
             let id = &d.spec.id;
             facts.saw_budget.insert(id.clone(), d.spec.retry.attempts);
-            for (set, is) in [(&mut facts.saw_paused, d.paused.is_some()), (&mut facts.saw_shadow, d.spec.mode == Mode::Shadow)] {
-                if is {
-                    set.insert(id.clone());
-                } else {
-                    set.remove(id);
-                }
+            if d.paused.is_some() {
+                facts.saw_paused.insert(id.clone());
+            } else {
+                facts.saw_paused.remove(id);
             }
         }
     }

@@ -38,8 +38,6 @@ pub(super) struct Facts {
     pub(super) faults: u32,
     /// The destinations that it saw paused when it last read them.
     pub(super) saw_paused: BTreeSet<DestinationId>,
-    /// The destinations that it saw in shadow mode.
-    pub(super) saw_shadow: BTreeSet<DestinationId>,
     /// The attempt budgets that it saw then.
     pub(super) saw_budget: BTreeMap<DestinationId, u32>,
     below: i64,

@@ -91,6 +91,11 @@ impl Ledger for Port {
         answer!(self, Effect::ByReference(reference.clone()), Ids, "by_reference")
     }
 
+    /// No actor of this world asks.
+    async fn count_ended(&self, _: &DestinationId, _: Timestamp) -> Result<u64, PortError> {
+        Err(fault("count_ended"))
+    }
+
     async fn count_reachable_dead(&self, after: Timestamp) -> Result<u64, PortError> {
         answer!(self, Effect::CountDead(after), Count, "count_reachable_dead")
     }

@@ -9,6 +9,7 @@ use punctual_core::id::DeliveryId;
 use punctual_core::ports::{Control as _, ShadowQuery};
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
+use punctual_operate::destination::CLAIMS_END;
 use punctual_tests::demo;
 use serde_json::{Value, json};
 
@@ -57,11 +58,18 @@ async fn a_shadow_run_of_the_demos_input_calls_nobody_and_its_promotion_makes_th
     refused_changes(&world).await;
     no_pass(&world, "healthy", 60).await;
 
-    // Promotion: what nobody has claimed goes live under its own id; what is shadowed stays so.
-    for name in demo::destinations() {
-        let answer = console.on_destination("promote", name).await.unwrap();
-        assert!(answer["did"].as_str().unwrap().starts_with(&format!("promoted destination {name}")), "{answer}");
-    }
+    // Promotion: what nobody has claimed goes live under its own id; what is shadowed stays so. A run that still sees the old
+    // mode could claim: only a destination that has been paused for longer than any run lasts is promoted.
+    let promote = json!({"action": "promote", "by": "ops", "why": "go", "destination_id": "healthy"});
+    let answer = console.send("operate", &promote).await.unwrap();
+    assert_eq!(answer["errors"][0]["code"], "not_paused", "{answer}");
+    until("the end of every run that saw the old mode", CLAIMS_END * 2, async || {
+        let event = json!({"action": "promote", "by": "ops", "why": "go", "destination_id": LATER});
+        let answer = console.send("operate", &event).await.unwrap();
+        if answer["ok"] == true { Ok(()) } else { Err(answer.to_string()) }
+    })
+    .await;
+    assert!(machine_time() > world.stored_destination(LATER).await.paused.unwrap().since.plus(CLAIMS_END));
     let again = console.on_destination("promote", LATER).await.unwrap();
     assert_eq!(again["did"], format!("nothing: {LATER} is live"));
     console.on_destination("resume", LATER).await.unwrap();

@@ -110,3 +110,15 @@ fn a_parameter_of_seconds_takes_what_the_functions_take() {
     }
     assert!(config::SECONDS.iter().all(|one| met.contains(one.variable)), "the template sets {met:?} only");
 }
+
+/// A destination is promoted once no run with the old mode can claim for it any more.
+#[test]
+fn a_promotion_waits_out_every_run_that_claims() {
+    let document = document();
+    let longest = ["dispatch", "schedule"].map(|name| functions(&document)[name]["Timeout"].as_u64().unwrap()).into_iter().max();
+    let waits = punctual_operate::destination::CLAIMS_END.as_secs();
+    assert!(
+        longest.is_some_and(|longest| longest + 2 <= waits),
+        "{longest:?} s and the bound on clocks; a promotion waits {waits} s"
+    );
+}

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{ReturnConsumedCapacity, ReturnValue, ReturnValuesO
 use punctual_core::acquire::Acquire;
 use punctual_core::admission::Candidate;
 use punctual_core::delivery::{Delivery, Payload};
-use punctual_core::id::{Content, DeliveryId, IdempotencyKey, Reference};
+use punctual_core::id::{Content, DeliveryId, DestinationId, IdempotencyKey, Reference};
 use punctual_core::ports::{Acquired, Created, Ledger, Partition, PortError, WakePage, WakeQuery, Written};
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -283,6 +283,26 @@ impl Ledger for DynamoLedger {
             .iter()
             .map(|item| Reader::new(item, "entry of the reference index".into()).required(names::DELIVERY_ID, DeliveryId::new))
             .collect()
+    }
+
+    async fn count_ended(&self, destination: &DestinationId, from: Timestamp) -> Result<u64, PortError> {
+        let mut count = 0;
+        for state in [State::Dead, State::Expired] {
+            let mut p = Placeholders::default();
+            let ended = p.compare(names::ATTENTION, "=", text(state));
+            let from = p.compare(names::DELIVER_BY, ">=", text(from));
+            let mine = p.compare(names::DESTINATION_ID, "=", text(destination));
+            let query = self
+                .query()
+                .index_name(names::INDEX_ATTENTION)
+                .key_condition_expression(format!("{ended} AND {from}"))
+                .filter_expression(mine)
+                .set_expression_attribute_names(p.names())
+                .set_expression_attribute_values(p.values())
+                .select(Select::Count);
+            count += query::all(query, &self.meter, "count_ended").await?.count;
+        }
+        Ok(count)
     }
 
     async fn count_reachable_dead(&self, after: Timestamp) -> Result<u64, PortError> {

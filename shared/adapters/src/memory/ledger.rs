@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use punctual_core::acquire::Acquire;
 use punctual_core::admission::Candidate;
 use punctual_core::delivery::{Delivery, Payload};
-use punctual_core::id::{Content, DeliveryId, IdempotencyKey, Reference};
+use punctual_core::id::{Content, DeliveryId, DestinationId, IdempotencyKey, Reference};
 use punctual_core::ports::{Acquired, Created, Cursor, Ledger, Partition, PortError, WakePage, WakeQuery, Written};
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -157,6 +157,12 @@ impl Ledger for MemoryLedger {
     async fn by_reference(&self, reference: &Reference) -> Result<Vec<DeliveryId>, PortError> {
         let tables = locked(&self.tables);
         Ok(tables.rows.values().filter(|row| row.reference == *reference).map(|row| row.id.clone()).collect())
+    }
+
+    async fn count_ended(&self, destination: &DestinationId, from: Timestamp) -> Result<u64, PortError> {
+        let tables = locked(&self.tables);
+        let ended = |row: &&Delivery| row.state.needs_operator() && row.destination == *destination && row.deliver_by >= from;
+        Ok(u64::try_from(tables.rows.values().filter(ended).count()).unwrap_or(u64::MAX))
     }
 
     async fn count_reachable_dead(&self, after: Timestamp) -> Result<u64, PortError> {

@@ -51,7 +51,7 @@ pub fn rescheduled(row: &Delivery, to: Instants, margin: Duration, stamp: &Stamp
     after.held_until = None;
     after.message = None;
     after.rescues = 0;
-    // Other instants: whatever was shadowed before does not decide on them.
+    // Other instants: the next claim stamps anew, whatever was shadowed before.
     after.shadow = false;
     let waits = row.next_attempt_at > row.deliver_after;
     after.next_attempt_at = if waits { row.next_attempt_at.max(to.deliver_after) } else { to.deliver_after };
@@ -65,10 +65,13 @@ pub fn rescheduled(row: &Delivery, to: Instants, margin: Duration, stamp: &Stamp
 /// or was lost on the way.
 #[must_use]
 pub fn may_have_been_delivered(row: &Delivery) -> bool {
-    // A stamped row was never sent to a receiver.
-    let sent = !row.shadow;
-    sent && row.attempts.iter().any(|attempt| {
-        attempt.answer == Answer::Unknown || matches!(attempt.reason, Reason::Timeout | Reason::ConnectionCut | Reason::Accepted)
+    // A gateway's 5xx and a 409 say nothing about what the receiver behind it made of the request.
+    row.attempts.iter().any(|attempt| {
+        let unsure = matches!(
+            attempt.reason,
+            Reason::Timeout | Reason::ConnectionCut | Reason::Accepted | Reason::InProgress | Reason::ServerError
+        );
+        attempt.answer == Answer::Unknown || (attempt.answer != Answer::Shadow && unsure)
     })
 }
 
