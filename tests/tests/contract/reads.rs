@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use punctual_core::delivery::{Delivery, Lane};
 use punctual_core::destination::Mode;
-use punctual_core::id::{DeliveryId, MessageId, Reference};
+use punctual_core::id::{DeliveryId, DestinationId, MessageId, Reference};
 use punctual_core::ports::{Cursor, Ledger, WakePage, WakeQuery, Written};
 use punctual_core::reason::Reason;
 use punctual_core::transition;
@@ -223,6 +223,10 @@ pub(crate) async fn counts_dead_rows_with_a_reachable_deadline(world: &impl Worl
     }
     assert_eq!(ledger.count_reachable_dead(at(0)).await.unwrap(), 4, "expired rows do not count");
     assert_eq!(ledger.count_reachable_dead(at(1_001)).await.unwrap(), 2, "after is exclusive");
+    let (mine, other) = (row(0).destination, DestinationId::new("other").expect("a destination"));
+    assert_eq!(ledger.count_ended(&mine, at(1_001)).await.unwrap(), 5, "dead and expired, the bound included");
+    assert_eq!(ledger.count_ended(&mine, at(1_006)).await.unwrap(), 0);
+    assert_eq!(ledger.count_ended(&other, at(0)).await.unwrap(), 0, "another destination's do not count");
     // A row that is taken up again counts no longer.
     let mut again = full(9);
     again.deliver_by = at(5_000);

@@ -91,9 +91,13 @@ fn settled(row: &Delivery, stamp: &Stamp) -> Result<Delivery, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{dispatch_claimed, late};
     use super::*;
+    use crate::acquire::Claimer;
+    use crate::attempt::Attempt;
     use crate::clock::Now;
     use crate::delivery::{Hold, NewDelivery};
+    use crate::destination::Mode;
     use crate::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, Owner, Reference};
 
     const MARGIN: Duration = Duration::from_secs(60);
@@ -212,5 +216,45 @@ mod tests {
             rescheduled(&Delivery { hold, ..row(State::Scheduled) }, TO(40, 90), MARGIN, &stamp(3)).expect("allowed").after;
         assert!(after.hold.is_some());
         assert_eq!(after.wake_at, Some(at(89)));
+    }
+
+    /// A stamped row that made an attempt without a call.
+    fn shadowed() -> Delivery {
+        let attempt = Attempt {
+            number: 1,
+            started_at: at(10),
+            took: Duration::ZERO,
+            answer: Answer::Error,
+            reason: Reason::SinkUnavailable,
+            destination_version: 1,
+            key_ids: "k".into(),
+        };
+        Delivery { shadow: true, attempts: vec![attempt], ..row(State::Scheduled) }
+    }
+
+    #[test]
+    fn other_instants_are_stamped_by_the_mode_of_their_own_claim() {
+        let claimed = |row: &Delivery, mode| {
+            let owner = Owner::new("o1").expect("an owner");
+            let claimer = Claimer { owner, by: stamp(41).by, until: at(42) };
+            dispatch_claimed(row, claimer, mode, &stamp(41)).expect("claimed").after.shadow
+        };
+        let moved = rescheduled(&shadowed(), TO(40, 90), MARGIN, &stamp(11)).expect("allowed").after;
+        assert_eq!((claimed(&moved, Mode::Shadow), claimed(&moved, Mode::Live)), (true, false));
+        // What fell due in the shadow run stays of it after a promotion, and what was called live is never stamped.
+        assert!(claimed(&shadowed(), Mode::Live));
+        let mut called = Delivery { shadow: false, ..shadowed() };
+        called.attempts.iter_mut().for_each(|attempt| attempt.reason = Reason::Timeout);
+        assert!(!claimed(&called, Mode::Shadow));
+    }
+
+    #[test]
+    fn an_effect_after_a_cancel_is_told_and_moves_nothing() {
+        let mut cancelled = Delivery { attempts: shadowed().attempts, ..row(State::Cancelled) };
+        cancelled.attempts.iter_mut().for_each(|attempt| attempt.answer = Answer::Unknown);
+        let evidence = Attempt { answer: Answer::Status(200), reason: Reason::Accepted, ..cancelled.attempts[0].clone() };
+        let after = late(&cancelled, &evidence, true, &stamp(12)).expect("told").after;
+        assert_eq!((after.state, after.version, after.reason), (State::Cancelled, 7, Some(Reason::EffectAfterCancel)));
+        assert_eq!(after.attempts, [evidence]);
     }
 }
