@@ -64,6 +64,8 @@ impl Scenario {
             "connect_timeout_ms": 500,
             "total_timeout_ms": self.timeout_ms,
             "rate_per_second": 100,
+            // All twenty that are refused are to be seen dead: the pause that spares a backlog has its own drills.
+            "pause_after": {"rejected": 64, "of_last": 64},
             "retry": {"base_ms": 1_000, "cap_ms": 10_000, "attempts": 6},
         })
     }
