@@ -189,7 +189,7 @@ impl Inner {
             after.history.get(before.history.len()..).unwrap_or_default().iter().any(|e| e.reason == Some(Reason::Rescheduled));
         claim(asked || fixed(before) == fixed(after), "identity_changed", "what never changes changed");
         claim(before.idempotency_key == after.idempotency_key, "identity_changed", "the key changed");
-        let kept = before.attempts.iter().zip(&after.attempts).all(|(b, a)| b == a || b.answer == Evidence::Unknown);
+        let kept = before.attempts.iter().zip(&after.attempts).all(|(b, a)| b == a || b.is_unknown());
         claim(kept && after.attempts.len() >= before.attempts.len(), "evidence_lost", "an attempt's evidence changed or went");
         if let (Some(previous), Some(entry)) = (before.history.last(), after.history.get(before.history.len())) {
             let at = entry.at.as_millis();
