@@ -23,6 +23,7 @@ pub mod explain;
 pub mod history;
 pub mod id;
 pub mod measured;
+pub mod limiter;
 pub mod message;
 pub mod outcome;
 pub mod ports;
