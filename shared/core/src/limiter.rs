@@ -4,11 +4,13 @@
 //! apart. Whoever books moves it on by one interval for each call, so two bookings never share a slot. What is kept is the
 //! number alone; what is booked is told by the one conditional write that moved it.
 //!
+//! Whoever books says what time it is, as well as he knows it: the database's time, and within what is known of it the
+//! machine's. Clocks that disagree by some milliseconds shift calls by as much, and [`GRACE`] has room for that.
+//!
 //! In any second at most `per_second + burst` calls start: see [`Limit::tolerance`].
 
 use std::time::Duration;
 
-use crate::clock::Now;
 use crate::time::Timestamp;
 
 /// A call that would start later than this after its slot gives the slot up: late calls would crowd into the next ones.
@@ -118,8 +120,8 @@ impl Limit {
 
     /// Plans a booking for calls that may start at these instants, in order; `stored` is the number as far as it is known.
     #[must_use]
-    pub fn plan(self, stored: Option<Micros>, calls: &[Timestamp], now: Now, ahead: Duration) -> Plan {
-        let (start, last) = (micros(now.lo), micros(now.lo).saturating_add(span(ahead)));
+    pub fn plan(self, stored: Option<Micros>, calls: &[Timestamp], now: Timestamp, ahead: Duration) -> Plan {
+        let (start, last) = (micros(now), micros(now).saturating_add(span(ahead)));
         let before = stored.unwrap_or(start.min(0));
         let mut tat = before;
         let mut booked = 0;
@@ -155,8 +157,8 @@ impl Limit {
 
     /// The slots that an applied write gave: `before` is the number that it was applied to.
     #[must_use]
-    pub fn slots(self, before: Option<Micros>, calls: &[Timestamp], now: Now) -> Vec<Timestamp> {
-        let start = micros(now.lo);
+    pub fn slots(self, before: Option<Micros>, calls: &[Timestamp], now: Timestamp) -> Vec<Timestamp> {
+        let start = micros(now);
         let mut tat = before.unwrap_or(start.min(0));
         calls
             .iter()
@@ -171,9 +173,9 @@ impl Limit {
 
     /// How long until a call that is booked last would come within reach; zero if it is already.
     #[must_use]
-    pub fn wait(self, stored: Option<Micros>, now: Now, ahead: Duration) -> Duration {
+    pub fn wait(self, stored: Option<Micros>, now: Timestamp, ahead: Duration) -> Duration {
         let first = stored.unwrap_or(0).saturating_sub(self.tolerance());
-        let wait = first.saturating_sub(micros(now.lo).saturating_add(span(ahead)));
+        let wait = first.saturating_sub(micros(now).saturating_add(span(ahead)));
         Duration::from_micros(u64::try_from(wait).unwrap_or(0))
     }
 }
@@ -207,15 +209,11 @@ mod tests {
         Timestamp::from_millis(START + ms)
     }
 
-    fn now(ms: i64) -> Now {
-        Now::exactly(at(ms))
-    }
-
     /// Books as deliver does: by what is believed, then by what a refusal tells.
     fn book(limit: Limit, stored: &mut Option<Micros>, believed: Option<Micros>, calls: &[Timestamp], ms: i64) -> Vec<Timestamp> {
         let mut known = believed;
         for _ in 0..3 {
-            let plan = limit.plan(known, calls, now(ms), AHEAD);
+            let plan = limit.plan(known, calls, at(ms), AHEAD);
             let Some(write) = plan.write else {
                 // What is believed may be too much; a denial by it is on the safe side.
                 return Vec::new();
@@ -224,7 +222,7 @@ mod tests {
                 Some(after) => {
                     let before = if let Move::Add { by, .. } = write { Some(after - by) } else { known };
                     *stored = Some(after);
-                    return limit.slots(before, calls.get(..plan.calls).unwrap_or_default(), now(ms));
+                    return limit.slots(before, calls.get(..plan.calls).unwrap_or_default(), at(ms));
                 }
                 None => known = *stored,
             }
@@ -293,8 +291,8 @@ mod tests {
         assert_eq!(slots, [at(300)]);
         // Nothing beyond what is in reach.
         let many = vec![at(0); 40];
-        assert_eq!(limit.plan(stored, &many, now(0), AHEAD).calls, 17);
-        assert_eq!(limit.wait(Some(micros(at(5_000))), now(0), AHEAD), Duration::from_millis(3_000));
+        assert_eq!(limit.plan(stored, &many, at(0), AHEAD).calls, 17);
+        assert_eq!(limit.wait(Some(micros(at(5_000))), at(0), AHEAD), Duration::from_millis(3_000));
         // A call that is not due yet takes a later slot, and leaves the time before it to others only as it is: unused.
         let mut fresh = None;
         assert_eq!(book(limit, &mut fresh, None, &[at(700), at(700)], 0), [at(700), at(800)]);
