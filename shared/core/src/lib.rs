@@ -13,6 +13,7 @@ pub mod acquire;
 pub mod address;
 pub mod admission;
 pub mod attempt;
+pub mod breaker;
 pub mod calendar;
 pub mod clock;
 pub mod dead_letter;
