@@ -14,6 +14,7 @@ use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane};
 use punctual_core::destination::{Change, Destination, Pause};
 use punctual_core::id::{Correlation, DestinationId};
+use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::outcome::CallResult;
 use punctual_core::ports::{
     Control, Cursor, DeadLetters, PortError, Request, SecretUnavailable, Secrets, ShadowPage, ShadowQuery, Stored, Time, Watched,
@@ -126,6 +127,10 @@ impl Control for Shared {
         self.notes.fetch_add(1, Ordering::Relaxed);
         self.meddle(&self.before_notes).await?;
         self.table.note_rejections(id, rejections).await
+    }
+
+    async fn move_limit(&self, key: &Key, write: Move) -> Result<Moved, PortError> {
+        self.table.move_limit(key, write).await
     }
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {

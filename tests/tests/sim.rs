@@ -12,6 +12,7 @@ const THREADS: u64 = 2;
 
 /// What must have happened, or the world has become too tame to prove anything.
 const HARD: &[&str] = &[
+    "booking refused",
     "call",
     "claim refused",
     "clock: machine off",
@@ -68,6 +69,8 @@ const HARD: &[&str] = &[
     "row: scheduled destination_paused",
     "row: scheduled held",
     "row: scheduled publish_failed",
+    "slot denied",
+    "slot wasted",
     "scheduled: Conflict",
     "scheduled: Unchanged",
     "stale message",

@@ -16,6 +16,7 @@ use punctual_core::time::Timestamp;
 use punctual_flows::chain;
 use punctual_flows::release::invisible_seconds;
 
+use crate::slots::Office;
 use crate::tally::Tally;
 use crate::{Deliver, Disposition};
 
@@ -41,6 +42,8 @@ pub struct Known {
     pub rejections: BTreeMap<DestinationId, Rejections>,
     /// The switches, as of now.
     pub settings: Settings,
+    /// Where slots of their rates are booked.
+    pub offices: BTreeMap<DestinationId, Office>,
 }
 
 impl Known {
@@ -54,6 +57,8 @@ impl Known {
 /// One received message.
 #[derive(Debug)]
 pub struct Record<'a> {
+    /// Its place in the batch.
+    pub number: usize,
     /// Its text.
     pub body: &'a str,
     /// What it says, if it can be read.
@@ -67,10 +72,11 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    fn of(message: &'a SqsMessage) -> Self {
+    fn of((place, message): (usize, &'a SqsMessage)) -> Self {
         let body = message.body.as_deref().unwrap_or_default();
         let number = |name: &str| message.attributes.get(name).and_then(|text| text.parse::<i64>().ok());
         Self {
+            number: place,
             body,
             message: Message::parse(body),
             receive_count: number("ApproximateReceiveCount").and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
@@ -83,13 +89,14 @@ impl<'a> Record<'a> {
 impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T: Time> Deliver<'_, L, C, Q, D, S, W, T> {
     /// Handles a batch. Never fails as a whole: what could not be done is named in the response.
     pub async fn handle(&self, event: &SqsEvent) -> (SqsBatchResponse, Tally) {
-        let records: Vec<Record<'_>> = event.records.iter().map(Record::of).collect();
+        let records: Vec<Record<'_>> = event.records.iter().enumerate().map(Record::of).collect();
         let ids: Vec<DestinationId> =
             records.iter().filter_map(|r| r.message.as_ref().ok()).map(|m| m.destination_id.clone()).collect();
         let mut tally = Tally { received: records.len(), ..Tally::default() };
         let dispositions = match self.known(&ids).await {
             Ok(mut known) => {
                 self.pause_before_calls(&mut known, &mut tally).await;
+                self.open(&records, &mut known);
                 let done = join_all(records.iter().map(|record| self.record(record, &known))).await;
                 let dispositions = done
                     .into_iter()
@@ -98,6 +105,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                         disposition
                     })
                     .collect();
+                tally.slots_wasted = tally.slots_booked.saturating_sub(tally.called + tally.shadowed);
                 self.note_in_time(&known, &mut tally).await;
                 dispositions
             }

@@ -1,6 +1,6 @@
 //! I am deliver: I take messages from the queue and make at most one call for each.
 //!
-//! A batch is [`batch`]; one record goes through [`record`] (parse, destination, deadline, claim), then [`attempt`]
+//! A batch is [`batch`]; one record goes through [`record`] (parse, destination, deadline, a slot of the rate, claim), then [`attempt`]
 //! (payload, secrets, the call, one write that records and releases), and is acknowledged last. The row decides; the
 //! message is a hint. What the calls say about their receivers is [`pause`]'s business. One slow or broken record never takes its batch along.
 
@@ -9,6 +9,7 @@ pub mod batch;
 pub mod measure;
 pub mod pause;
 pub mod record;
+pub mod slots;
 pub mod tally;
 
 use std::time::Duration;

@@ -1,16 +1,21 @@
 //! I keep what was measured for as long as this execution environment lives: across invocations, for all records of a
 //! batch. I decide nothing, and nobody waits for anything under my lock.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use punctual_core::id::DestinationId;
+use punctual_core::limiter::Micros;
 use punctual_core::measured::Measured;
 use punctual_core::time::Timestamp;
 
 /// The shared memory; empty in a fresh environment.
 #[derive(Debug, Default)]
-pub struct Measure(Mutex<Measured>);
+pub struct Measure {
+    measured: Mutex<Measured>,
+    booked: Mutex<BTreeMap<DestinationId, Micros>>,
+}
 
 impl Measure {
     /// A message of this destination was taken so long after it was to be seen.
@@ -29,8 +34,23 @@ impl Measure {
         self.locked().expected(destination, now)
     }
 
+    /// The number that a destination's slots are booked on, as it was told last: others may have moved it on since.
+    #[must_use]
+    pub fn booked(&self, destination: &DestinationId) -> Option<Micros> {
+        self.booked.lock().unwrap_or_else(PoisonError::into_inner).get(destination).copied()
+    }
+
+    /// The number as it is told now; none if there is none.
+    pub fn told(&self, destination: &DestinationId, number: Option<Micros>) {
+        let mut booked = self.booked.lock().unwrap_or_else(PoisonError::into_inner);
+        match number {
+            Some(number) => booked.insert(destination.clone(), number),
+            None => booked.remove(destination),
+        };
+    }
+
     /// What is remembered is whole after each of the calls above, whatever became of their caller.
     fn locked(&self) -> MutexGuard<'_, Measured> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,6 +24,7 @@ use punctual_flows::{FlowError, stamp};
 
 use crate::attempt::Begun;
 use crate::batch::{Known, Record, TRY_AGAIN};
+use crate::slots::{Office, Ready};
 use crate::tally::Tally;
 use crate::{CLOCK_BOUND, Deliver, Disposition, MAX_WAIT, RESERVE};
 
@@ -72,28 +73,29 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             && can_start(message.deliver_by, margin, now);
         let row = if hint_is_good {
             // The first receive of a message: one conditional write claims the row and loads it.
-            let now = match self.wait_for(message.not_before, now).await? {
-                Ok(now) => now,
-                Err(later) => {
-                    tally.waiting += 1;
-                    return Ok(later);
-                }
-            };
-            if !self.fits(destination) {
+            if let Err(later) = self.wait_for(message.not_before, now).await? {
                 tally.waiting += 1;
-                return Ok(Disposition::HideFor(Duration::ZERO));
+                return Ok(later);
             }
-            let begun = Begun { now, left: self.time.time_left() };
-            let acquire = Acquire::for_deliver(message.delivery_id.clone(), message.attempt, self.claimer(now)?, now, margin);
-            match self.ledger.acquire(&acquire).await? {
-                Acquired::Won(row) if row.destination != message.destination_id => {
-                    return self.misdirected(*row, margin, tally).await;
+            match self.ready(destination, record, message.deliver_by, known, tally).await? {
+                Ready::Later(later) => return Ok(later),
+                Ready::Return => self.read(&message.delivery_id).await?,
+                Ready::Claim(now) => {
+                    let begun = Begun { now, left: self.time.time_left() };
+                    let claimer = self.claimer(now)?;
+                    let acquire = Acquire::for_deliver(message.delivery_id.clone(), message.attempt, claimer, now, margin);
+                    match self.ledger.acquire(&acquire).await? {
+                        Acquired::Won(row) if row.destination != message.destination_id => {
+                            return self.misdirected(*row, margin, tally).await;
+                        }
+                        Acquired::Won(row) => {
+                            let terms = self.terms(destination, record, known, now);
+                            return self.attempt(*row, destination, &terms, begun, tally).await;
+                        }
+                        Acquired::Refused(row) => Some(*row),
+                        Acquired::Absent => None,
+                    }
                 }
-                Acquired::Won(row) => {
-                    return self.attempt(*row, destination, &self.terms(destination, record, known, now), begun, tally).await;
-                }
-                Acquired::Refused(row) => Some(*row),
-                Acquired::Absent => None,
             }
         } else {
             self.read(&message.delivery_id).await?
@@ -116,10 +118,21 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     ) -> Result<Disposition, FlowError> {
         let margin = destination.margin(self.margin);
         for _ in 0..MOST_STEPS {
-            let now = self.time.now()?;
+            let mut now = self.time.now()?;
+            let decide = |now| for_deliver(&row, now, margin, destination.paused.is_some(), destination.spec.retry.attempts);
+            let mut decision = decide(now);
+            if decision == ForDeliver::Claim {
+                match self.ready(destination, record, row.deliver_by, known, tally).await? {
+                    Ready::Later(later) => return Ok(later),
+                    Ready::Return => decision = ForDeliver::Return(Reason::RateLimitedHere),
+                    Ready::Claim(at) => {
+                        now = at;
+                        decision = decide(now);
+                    }
+                }
+            }
             let begun = Begun { now, left: self.time.time_left() };
             let terms = self.terms(destination, record, known, now);
-            let mut decision = for_deliver(&row, now, margin, destination.paused.is_some(), destination.spec.retry.attempts);
             if matches!(decision, ForDeliver::Wait(_)) && row.state != State::Delivering && record.receive_count > MOST_RECEIVES {
                 decision = ForDeliver::Return(Reason::TooFarForQueue);
             }
@@ -148,10 +161,6 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                         return Ok(later);
                     }
                 },
-                ForDeliver::Claim if !self.fits(destination) => {
-                    tally.waiting += 1;
-                    return Ok(Disposition::HideFor(Duration::ZERO));
-                }
                 ForDeliver::Claim => transition::deliver_claimed(&row, self.claimer(now)?, &stamp(self.time, &self.by)?),
                 ForDeliver::Return(reason) => transition::returned(&row, reason, margin, &stamp(self.time, &self.by)?),
                 ForDeliver::CloseUnknown => transition::closed_as_unknown(&row, &terms, &stamp(self.time, &self.by)?),
@@ -193,7 +202,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     }
 
     /// Whether a whole call of this destination still fits into this invocation.
-    fn fits(&self, destination: &Destination) -> bool {
+    pub(crate) fn fits(&self, destination: &Destination) -> bool {
         self.time.time_left() >= destination.total_timeout() + RESERVE
     }
 
@@ -269,7 +278,8 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     async fn elsewhere_or_dead(&self, row: Delivery, record: &Record<'_>, tally: &mut Tally) -> Result<Disposition, FlowError> {
         let (destinations, settings) = self.control.lookup(std::slice::from_ref(&row.destination)).await?;
         if let Some(destination) = destinations.into_iter().next() {
-            let known = Known { settings, ..Known::default() };
+            let offices = [(destination.spec.id.clone(), Office::default())].into();
+            let known = Known { settings, offices, ..Known::default() };
             return self.settle(row, &destination, record, &known, tally).await;
         }
         self.without_any(row, settings, tally).await

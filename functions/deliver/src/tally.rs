@@ -43,6 +43,14 @@ pub struct Tally {
     pub secret_unavailable: usize,
     /// Records that failed for a passing reason.
     pub failed: usize,
+    /// Slots of a destination's rate that were booked.
+    pub slots_booked: usize,
+    /// Slots that no call was made in.
+    pub slots_wasted: usize,
+    /// Records that a destination's rate left no room for.
+    pub slots_denied: usize,
+    /// Writes to the number that slots are booked on, refused ones included.
+    pub limiter_writes: usize,
     /// Destinations that were paused here.
     pub paused: BTreeSet<DestinationId>,
     /// What the calls came to, until it is noted.
@@ -69,6 +77,10 @@ impl Tally {
         self.malformed += other.malformed;
         self.secret_unavailable += other.secret_unavailable;
         self.failed += other.failed;
+        self.slots_booked += other.slots_booked;
+        self.slots_wasted += other.slots_wasted;
+        self.slots_denied += other.slots_denied;
+        self.limiter_writes += other.limiter_writes;
         self.paused.extend(other.paused);
         self.outcomes.extend(other.outcomes);
     }
@@ -86,6 +98,7 @@ impl Tally {
             (metric::SHADOWED, self.shadowed as f64),
             (metric::SECRET_UNAVAILABLE, self.secret_unavailable as f64),
             (metric::DESTINATION_PAUSED, self.paused.len() as f64),
+            (metric::RATE_LIMIT_DEFERRED, self.slots_denied as f64),
         ]
     }
 }

@@ -171,6 +171,10 @@ impl Time for InvocationTime {
         self.clock.now()
     }
 
+    fn best_guess(&self) -> Result<Timestamp, ClockError> {
+        Ok(self.clock.now()?.closest_to(machine_time()))
+    }
+
     fn time_left(&self) -> Duration {
         self.ends.saturating_duration_since(monotonic())
     }

@@ -41,12 +41,15 @@ pub mod metric {
     /// Deliver: destinations that it paused, after a 410 or too many rejections.
     pub const DESTINATION_PAUSED: &str = "DestinationPaused";
 
+    /// Deliver: records that the destination's rate left no room for.
+    pub const RATE_LIMIT_DEFERRED: &str = "RateLimitDeferred";
+
     /// What dispatch emits in every run.
     pub const OF_DISPATCH: &[&str] =
         &[DISPATCH_HEARTBEAT, OLDEST_OVERDUE_SECONDS, EXPIRED, DEAD, DEAD_REACHABLE, CLAIMED, PUBLISHED, RESCUED];
     /// What deliver emits in every invocation.
     pub const OF_DELIVER: &[&str] =
-        &[DELIVERED, DEFERRED, DEAD, EXPIRED, SUPPRESSED, SHADOWED, SECRET_UNAVAILABLE, DESTINATION_PAUSED];
+        &[DELIVERED, DEFERRED, DEAD, EXPIRED, SUPPRESSED, SHADOWED, SECRET_UNAVAILABLE, DESTINATION_PAUSED, RATE_LIMIT_DEFERRED];
 }
 
 /// The dimensions of every metric, in the order in which they are declared.

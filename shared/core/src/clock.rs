@@ -38,6 +38,12 @@ impl Now {
         self.lo >= at
     }
 
+    /// What another clock says, as far as it lies within.
+    #[must_use]
+    pub fn closest_to(self, clock: Timestamp) -> Timestamp {
+        clock.max(self.lo).min(self.hi)
+    }
+
     /// Whether the instant may have come.
     #[must_use]
     pub fn may_have_reached(self, at: Timestamp) -> bool {
@@ -173,6 +179,13 @@ mod tests {
         }
         let now = estimate.now(at).expect("known");
         assert!(now.hi.since(now.lo) < Duration::from_millis(100), "{now:?}");
+    }
+
+    #[test]
+    fn another_clock_is_believed_within_the_interval() {
+        let at = Timestamp::from_millis;
+        let now = Now { lo: at(1_000), hi: at(1_300) };
+        assert_eq!([900, 1_000, 1_200, 1_400].map(|ms| now.closest_to(at(ms))), [1_000, 1_000, 1_200, 1_300].map(at));
     }
 
     #[test]

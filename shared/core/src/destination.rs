@@ -14,6 +14,7 @@ use crate::address;
 use crate::admission::Capacity;
 use crate::delivery::Lane;
 use crate::id::DestinationId;
+use crate::limiter::Limit;
 use crate::outcome::StatusClass;
 use crate::rejections::{MOST_RESULTS, PauseAfter};
 use crate::retry::RetryPolicy;
@@ -71,6 +72,10 @@ pub struct Spec {
     /// Calls per second over all consumers; 1 to 1,000.
     #[serde(default = "rate_per_second")]
     pub rate_per_second: u32,
+    /// Calls that a second may have beyond the rate; a tenth of the rate (rounded up) to 10,000. Without it, a fifth of the
+    /// rate, and at least 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
     /// The most deliveries out of the ledger at a time; 1 to 10,000.
     #[serde(default = "max_in_flight")]
     pub max_in_flight: u32,
@@ -209,6 +214,9 @@ impl Spec {
         bounds("connect_timeout_ms", self.connect_timeout_ms, 100, 10_000);
         bounds("total_timeout_ms", self.total_timeout_ms, self.connect_timeout_ms.clamp(100, 10_000), 20_000);
         bounds("rate_per_second", u64::from(self.rate_per_second), 1, 1_000);
+        // Less leaves no room for calls that start somewhat late.
+        let least_burst = u64::from(self.rate_per_second.clamp(1, 1_000).div_ceil(10));
+        bounds("burst", self.burst.map_or(least_burst, u64::from), least_burst, 10_000);
         bounds("max_in_flight", u64::from(self.max_in_flight), 1, 10_000);
         bounds("shards", u64::from(self.shards), 1, 64);
         bounds("retry.base_ms", self.retry.base_ms, 100, 3_600_000);
@@ -235,6 +243,13 @@ impl Destination {
     #[must_use]
     pub fn capacity(&self) -> Capacity {
         Capacity { rate_per_second: self.spec.rate_per_second, max_in_flight: self.spec.max_in_flight }
+    }
+
+    /// How often its receiver may be called.
+    #[must_use]
+    pub fn limit(&self) -> Limit {
+        let per_second = self.spec.rate_per_second;
+        Limit { per_second, burst: self.spec.burst.unwrap_or((per_second / 5).max(1)) }
     }
 
     /// For the whole call.
@@ -349,6 +364,26 @@ mod tests {
                 "classes.99"
             ]
         );
+    }
+
+    #[test]
+    fn a_burst_is_a_fifth_unless_named_and_at_least_a_tenth() {
+        let text = r#"{"id":"acme","url":"https://hooks.example.com/r","secrets":["punctual/prod/acme"]"#;
+        for (rest, burst, problems) in [
+            ("}", 10, vec![]),
+            (r#","rate_per_second":1}"#, 1, vec![]),
+            (r#","rate_per_second":11}"#, 2, vec![]),
+            (r#","rate_per_second":11,"burst":2}"#, 2, vec![]),
+            (r#","rate_per_second":11,"burst":1}"#, 1, vec!["burst"]),
+            (r#","burst":10000}"#, 10_000, vec![]),
+            (r#","burst":10001}"#, 10_001, vec!["burst"]),
+        ] {
+            let spec = spec(&format!("{text}{rest}")).expect("a spec");
+            let fields: Vec<String> = spec.problems(&rules()).into_iter().map(|p| p.field).collect();
+            assert_eq!(fields, problems, "{rest}");
+            let changed = Change { at: Timestamp::from_millis(0), by: String::new(), why: String::new() };
+            assert_eq!(Destination { spec, version: 1, paused: None, changed }.limit().burst, burst, "{rest}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+use crate::id::DestinationId;
 use crate::time::Timestamp;
 
 /// A call that would start later than this after its slot gives the slot up: late calls would crowd into the next ones.
@@ -26,8 +27,33 @@ pub const REDRIVE_PERCENT: u32 = 20;
 /// An instant in microseconds since the Unix epoch: intervals of 300 calls a second are no whole milliseconds.
 pub type Micros = i64;
 
+/// Which number: a destination has one for its fresh and retried calls, and one that its redriven calls take besides.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key(String);
+
+impl Key {
+    /// All calls of a destination.
+    #[must_use]
+    pub fn of(destination: &DestinationId) -> Self {
+        Self(destination.to_string())
+    }
+
+    /// The part of them that is redriven.
+    #[must_use]
+    pub fn of_redrive(destination: &DestinationId) -> Self {
+        // A destination's own name has no such character.
+        Self(format!("{destination}#redrive"))
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// A rate with its burst.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limit {
     /// Calls per second; 1 to 1,000.
     pub per_second: u32,

@@ -12,6 +12,7 @@ use crate::dead_letter::DeadLetter;
 use crate::delivery::{Delivery, Lane, Payload};
 use crate::destination::Destination;
 use crate::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Reference};
+use crate::limiter;
 use crate::message::Message;
 use crate::outcome::{CallResult, Failure};
 use crate::reason::Reason;
@@ -214,6 +215,13 @@ pub trait Control: Send + Sync {
         id: &DestinationId,
         rejections: &Rejections,
     ) -> impl Future<Output = Result<Stored, PortError>> + Send;
+    /// Moves the number that a destination's calls are booked on, if it is as the write wants it: [`limiter::Move::apply`] is
+    /// the meaning. A write whose answer was lost may be made twice: what it booked is spent then.
+    fn move_limit(
+        &self,
+        key: &limiter::Key,
+        write: limiter::Move,
+    ) -> impl Future<Output = Result<limiter::Moved, PortError>> + Send;
     /// Writes a destination if its stored version is `expected` (0: it must not exist).
     fn put_destination(&self, destination: &Destination, expected: u64)
     -> impl Future<Output = Result<Stored, PortError>> + Send;
@@ -257,6 +265,14 @@ pub trait Time: Send + Sync {
     /// # Errors
     /// [`ClockError`] if it is not known well enough to claim anything.
     fn now(&self) -> Result<Now, ClockError>;
+    /// One instant within what is known of the database's time: what this machine's clock says, as far as that is within it; where there is none, the earliest instant.
+    /// For pacing calls, never for what is due or late.
+    ///
+    /// # Errors
+    /// As [`Time::now`].
+    fn best_guess(&self) -> Result<Timestamp, ClockError> {
+        Ok(self.now()?.lo)
+    }
     /// How much of this invocation is left.
     fn time_left(&self) -> Duration;
     /// Waits until the instant has surely come, narrowing the estimate on the way.

@@ -105,6 +105,8 @@ reasons! {
     DestinationPaused = "destination_paused",
     /// The next try is too far away for the queue.
     TooFarForQueue = "too_far_for_queue",
+    /// The destination's own rate leaves no room for it now.
+    RateLimitedHere = "rate_limited_here",
     /// It was taken back.
     Cancelled = "cancelled",
     /// A call that was under way when it was taken back turned out to have had its effect.

@@ -9,6 +9,7 @@ use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::Mode;
 use punctual_core::id::{DeliveryId, DestinationId, Owner};
+use punctual_core::limiter::Limit;
 use punctual_core::outcome::CallResult;
 use punctual_core::ports::Control as _;
 use punctual_core::reason::Reason;
@@ -53,6 +54,12 @@ pub(super) struct Checks {
     /// The longest total timeout and the largest attempt budget that a destination ever had.
     /// Last the smallest budget.
     pub(super) most: BTreeMap<String, (Duration, u32, u32)>,
+    /// The limits that a destination ever had.
+    pub(super) limits: BTreeMap<DestinationId, BTreeSet<Limit>>,
+    /// When deliver went on to claim a row of a destination.
+    pub(super) paced: BTreeMap<DestinationId, Vec<i64>>,
+    /// Whether the machines' clock was ever off: what it says then is no measure for a second.
+    pub(super) skewed: bool,
 }
 
 /// The actor in a lease owner's name.
@@ -251,6 +258,21 @@ impl Inner {
             Some(Reason::OutcomeUnknown) => last.is_some_and(|a| a.answer != Evidence::Status(200)),
             Some(Reason::NoSafeRetryWindow | Reason::RetryDisabled) => last.is_some(),
             _ => false,
+        }
+    }
+
+    /// Deliver goes on to claim a row. Its call follows; the pace is kept here, because the world can stretch what is between.
+    pub(super) fn check_pace(&mut self, id: &DeliveryId) {
+        let Some(row) = self.row(id).filter(|_| self.limits) else { return };
+        let now = self.now;
+        let limits = self.checks.limits.get(&row.destination).into_iter().flatten();
+        // Whoever has read the destination before a change books by its old limit.
+        let most: u32 = limits.map(|limit| limit.per_second + limit.burst).sum();
+        let paced = self.checks.paced.entry(row.destination.clone()).or_default();
+        paced.push(now);
+        let in_second = paced.iter().rev().take_while(|at| **at > now - 1_000).count();
+        if in_second > usize::try_from(most).unwrap_or(usize::MAX) && !self.checks.skewed {
+            self.violate("too_fast", format!("{in_second} claims for {} within a second", row.destination));
         }
     }
 

@@ -11,6 +11,7 @@ use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane, Payload};
 use punctual_core::destination::Destination;
 use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference};
+use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::outcome::{CallResult, Failure};
 use punctual_core::ports::{Acquired, Created, Cursor, Outgoing, Partition, Stored, WakePage, WakeQuery, Watched, Written};
 use punctual_core::rejections::Rejections;
@@ -38,6 +39,7 @@ pub(super) enum Effect {
     Lookup(Vec<DestinationId>),
     Watch(Vec<DestinationId>),
     NoteRejections(DestinationId, Box<Rejections>),
+    MoveLimit(Key, Move),
     PutDestination(Box<Destination>, u64),
     Cursors,
     KeepCursor(Lane, Option<Cursor>),
@@ -79,6 +81,7 @@ impl Effect {
             Self::Lookup(_) => "lookup".into(),
             Self::Watch(_) => "watch".into(),
             Self::NoteRejections(id, noted) => format!("note rejections {id} v{} {}", noted.version, noted.results),
+            Self::MoveLimit(key, write) => format!("move limit {key} {write:?}"),
             Self::PutDestination(d, _) => {
                 format!("put destination {} v{}{}", d.spec.id, d.version, if d.paused.is_some() { " paused" } else { "" })
             }
@@ -112,6 +115,7 @@ impl Effect {
                 | Self::Acquire(_)
                 | Self::Write(_)
                 | Self::NoteRejections(..)
+                | Self::MoveLimit(..)
                 | Self::PutDestination(..)
                 | Self::PostShadow(_)
                 | Self::Publish(_)
@@ -146,6 +150,7 @@ pub(super) enum Answer {
     Found(Vec<Destination>, Settings),
     Watched(Watched),
     Stored(Stored),
+    Moved(Moved),
     Cursors(Vec<(Lane, Cursor)>),
     Published(Vec<Option<MessageId>>),
     Time(Result<Now, ClockError>),

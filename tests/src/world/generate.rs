@@ -42,6 +42,11 @@ pub fn generate(world: &mut World, seed: u64) -> Vec<Op> {
     let length = rng.between(60, 400);
     let mut ops = Vec::new();
     let mut next_actor = 0;
+    if Rng::new(mix(&[seed, 30])).chance(400) {
+        let op = Op::Limits { on: true };
+        world.apply(&op);
+        ops.push(op);
+    }
     if let Some(destination) = mood.shadow {
         let op = Op::Shadow { destination };
         world.apply(&op);

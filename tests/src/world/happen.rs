@@ -4,6 +4,7 @@ use futures::FutureExt as _;
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::Destination;
 use punctual_core::id::DeliveryId;
+use punctual_core::limiter::Moved;
 use punctual_core::ports::{Acquired, Control as _, Ledger as _, PortError, Stored, WakeQuery, Watched, Written};
 
 use super::effect::{Answer, Effect};
@@ -78,6 +79,13 @@ impl Inner {
             Effect::NoteRejections(id, rejections) => {
                 self.count("rejections noted");
                 at_once(self.control.note_rejections(id, rejections)).map_or(Answer::Fault, Answer::Stored)
+            }
+            Effect::MoveLimit(key, write) => {
+                let moved = at_once(self.control.move_limit(key, *write));
+                if matches!(moved, Some(Moved::Refused { .. })) {
+                    self.count("booking refused");
+                }
+                moved.map_or(Answer::Fault, Answer::Moved)
             }
             Effect::PutDestination(destination, expected) => {
                 let stored = at_once(self.control.put_destination(destination, *expected));

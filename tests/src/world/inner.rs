@@ -50,6 +50,8 @@ pub(super) struct Inner {
     pub(super) now: i64,
     pub(super) skew: i64,
     pub(super) width: i64,
+    /// Whether rates bind; bookings are steps then.
+    pub(super) limits: bool,
     pub(super) margin: Duration,
     pub(super) ledger: MemoryLedger,
     /// The wake index: what it shows of a row may be old.
@@ -82,6 +84,7 @@ impl Inner {
             now: start,
             skew: 0,
             width: 300,
+            limits: false,
             margin,
             ledger: MemoryLedger::default(),
             index: MemoryLedger::default(),

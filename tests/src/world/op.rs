@@ -116,6 +116,11 @@ pub enum Op {
         /// Which policy.
         variant: u8,
     },
+    /// Rates bind from the start, or they have room for everything.
+    Limits {
+        /// They bind.
+        on: bool,
+    },
     /// A destination that nobody has used yet is in shadow mode.
     Shadow {
         /// Which destination.

@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use punctual_core::acquire::Acquire;
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane, Payload};
 use punctual_core::destination::Destination;
 use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference};
+use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::outcome::{CallResult, Failure};
 use punctual_core::ports::{
     Acquired, Control, Created, Cursor, DeadLetters, Ledger, Outgoing, Partition, PortError, Queue, Request, SecretUnavailable,
@@ -18,6 +20,7 @@ use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
 use punctual_core::shadow::ShadowEntry;
 use punctual_core::signature::Secret;
+use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_core::transition::Transition;
 
@@ -60,10 +63,16 @@ impl Ledger for Port {
     }
 
     async fn acquire(&self, acquire: &Acquire) -> Result<Acquired, PortError> {
+        if acquire.claim.state == State::Delivering {
+            self.inner().check_pace(&acquire.id);
+        }
         answer!(self, Effect::Acquire(Box::new(acquire.clone())), Acquired, "acquire")
     }
 
     async fn write(&self, transition: &Transition) -> Result<Written, PortError> {
+        if transition.after.state == State::Delivering && transition.before.state != State::Delivering {
+            self.inner().check_pace(&transition.before.id);
+        }
         answer!(self, Effect::Write(Box::new(transition.clone())), Written, "write")
     }
 
@@ -119,6 +128,15 @@ impl Control for Port {
 
     async fn note_rejections(&self, id: &DestinationId, rejections: &Rejections) -> Result<Stored, PortError> {
         answer!(self, Effect::NoteRejections(id.clone(), Box::new(rejections.clone())), Stored, "note_rejections")
+    }
+
+    /// Costs no step where no rate binds.
+    async fn move_limit(&self, key: &Key, write: Move) -> Result<Moved, PortError> {
+        if !self.inner().limits {
+            let moved = self.inner().control.move_limit(key, write).now_or_never();
+            return moved.unwrap_or_else(|| Err(fault("move_limit")));
+        }
+        answer!(self, Effect::MoveLimit(key.clone(), write), Moved, "move_limit")
     }
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
@@ -180,6 +198,12 @@ impl DeadLetters for Port {
 impl Time for Port {
     fn now(&self) -> Result<Now, ClockError> {
         self.inner().clock(self.actor)
+    }
+
+    fn best_guess(&self) -> Result<Timestamp, ClockError> {
+        let mut inner = self.inner();
+        let machine = Timestamp::from_millis(inner.now + inner.skew);
+        Ok(inner.clock(self.actor)?.closest_to(machine))
     }
 
     fn time_left(&self) -> Duration {

@@ -34,8 +34,9 @@ pub(super) fn stage(seed: u64) -> Stage {
     }
 }
 
-/// A destination under one of its policies, as an operator would write it.
-pub(super) fn spec(seed: u64, destination: u8, variant: u8) -> Value {
+/// A destination under one of its policies, as an operator would write it. Where rates do not bind, a burst has room for
+/// everything.
+pub(super) fn spec(seed: u64, destination: u8, variant: u8, binds: bool) -> Value {
     let mut fixed = Rng::new(mix(&[seed, 11, u64::from(destination)]));
     let mut rng = Rng::new(mix(&[seed, 12, u64::from(destination), u64::from(variant)]));
     let base = rng.pick(&[100_u64, 2_000, 10_000, 30_000]).unwrap_or(2_000);
@@ -46,6 +47,7 @@ pub(super) fn spec(seed: u64, destination: u8, variant: u8) -> Value {
         "connect_timeout_ms": 1_000,
         "total_timeout_ms": rng.pick(&[2_000, 5_000, 10_000]),
         "rate_per_second": rng.pick(&[1, 5, 50]),
+        "burst": if binds { None } else { Some(10_000) },
         "max_in_flight": rng.pick(&[1, 2, 100]),
         "shards": fixed.between(1, 2),
         "retry": { "base_ms": base, "cap_ms": rng.pick(&[base, 60_000, 3_600_000]), "attempts": rng.pick(&[1, 2, 3, 5, 10]) },
@@ -56,8 +58,8 @@ pub(super) fn spec(seed: u64, destination: u8, variant: u8) -> Value {
 }
 
 /// A destination as it is at the start; none if its own rules refuse it.
-pub(super) fn destination(seed: u64, destination: u8) -> Option<Destination> {
-    let spec: Spec = serde_json::from_value(spec(seed, destination, 0)).ok()?;
+pub(super) fn destination(seed: u64, destination: u8, binds: bool) -> Option<Destination> {
+    let spec: Spec = serde_json::from_value(spec(seed, destination, 0, binds)).ok()?;
     let changed = Change { at: Timestamp::from_millis(START), by: "sim".into(), why: "the start".into() };
     Some(Destination { spec, version: 1, paused: None, changed })
 }

@@ -55,7 +55,7 @@ impl World {
     /// The world of a seed, before anything has happened.
     #[must_use]
     pub fn new(seed: u64, traced: bool) -> Self {
-        Self::with(seed, traced, (0..DESTINATIONS).map(|n| setup::destination(seed, n)).collect())
+        Self::with(seed, traced, (0..DESTINATIONS).map(|n| setup::destination(seed, n, false)).collect())
     }
 
     /// The world of a seed with these destinations.
@@ -129,12 +129,33 @@ impl World {
 
     /// Puts a destination into shadow mode, as if it had been registered so: only before anybody has used it.
     fn shadow(&mut self, destination: u8) {
-        let Some(mut known) = setup::destination(self.seed, destination % DESTINATIONS) else { return };
-        let inner = self.inner();
-        if inner.ledger.rows().is_empty() {
-            known.spec.mode = Mode::Shadow;
+        self.register_anew(destination, |known| known.spec.mode = Mode::Shadow);
+    }
+
+    /// Lets rates bind, as if the destinations had been registered so.
+    fn limits(&mut self, on: bool) {
+        if !self.inner().ledger.rows().is_empty() {
+            return;
+        }
+        self.inner().limits = on;
+        self.inner().checks.limits.clear();
+        for n in 0..DESTINATIONS {
+            let burst = setup::destination(self.seed, n, on).and_then(|known| known.spec.burst);
+            self.register_anew(n, |known| known.spec.burst = burst);
+        }
+    }
+
+    /// Changes a destination that nobody has used yet.
+    fn register_anew(&mut self, destination: u8, change: impl FnOnce(&mut Destination)) {
+        let mut inner = self.inner();
+        let Some(Ok(all)) = inner.control.destinations().now_or_never() else { return };
+        let name = format!("r{}", destination % DESTINATIONS);
+        let known = all.into_iter().find(|known| known.spec.id.as_str() == name);
+        if let Some(mut known) = known.filter(|_| inner.ledger.rows().is_empty()) {
+            change(&mut known);
             let expected = known.version;
             known.version += 1;
+            inner.note_spec(&known);
             inner.control.put_destination(&known, expected).now_or_never();
         }
     }
@@ -255,9 +276,10 @@ impl World {
             Op::Pause { actor, destination } => self.operate(actor, on_destination("pause", destination)),
             Op::Resume { actor, destination } => self.operate(actor, on_destination("resume", destination)),
             Op::Policy { actor, destination, variant } => {
-                let spec = setup::spec(self.seed, destination % DESTINATIONS, variant);
+                let binds = self.inner().limits;
+                let spec = setup::spec(self.seed, destination % DESTINATIONS, variant, binds);
                 if let Ok(spec) = serde_json::from_value(spec.clone())
-                    && let Some(known) = setup::destination(self.seed, destination % DESTINATIONS)
+                    && let Some(known) = setup::destination(self.seed, destination % DESTINATIONS, binds)
                 {
                     self.inner().note_spec(&Destination { spec, ..known });
                 }
@@ -266,6 +288,7 @@ impl World {
             }
             Op::Promote { actor, destination } => self.operate(actor, on_destination("promote", destination)),
             Op::Shadow { destination } => self.shadow(destination),
+            Op::Limits { on } => self.limits(on),
             Op::KillSwitch { on } => {
                 let retry_mode = if on { RetryMode::DeadLetter } else { RetryMode::Retry };
                 self.inner().control.set_settings(Settings { retry_mode });
@@ -316,7 +339,11 @@ impl World {
                     receiver.behaviour = behaviour;
                 }
             }
-            Op::Skew { ms } => self.inner().skew = i64::from(ms),
+            Op::Skew { ms } => {
+                let mut inner = self.inner();
+                inner.skew = i64::from(ms);
+                inner.checks.skewed |= ms != 0;
+            }
             Op::Width { ms } => self.inner().width = i64::from(ms),
             Op::Lag { reminder } => {
                 let id = Self::id_of(reminder);
@@ -344,6 +371,7 @@ impl Inner {
         most.0 = most.0.max(destination.total_timeout());
         most.1 = most.1.max(attempts);
         most.2 = most.2.min(attempts);
+        self.checks.limits.entry(destination.spec.id.clone()).or_default().insert(destination.limit());
     }
 
     /// What a row's payload says.
@@ -404,6 +432,8 @@ impl Inner {
                     ("waiting", tally.waiting),
                     ("returned", tally.returned),
                     ("record failed", tally.failed),
+                    ("slot denied", tally.slots_denied),
+                    ("slot wasted", tally.slots_wasted),
                 ] {
                     (0..n).for_each(|_| self.count(what));
                 }

@@ -3,6 +3,7 @@
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
 use punctual_core::id::{Correlation, DeliveryId, DestinationId};
+use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::ports::{Control as _, Cursor, ShadowQuery, Stored, Watched};
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::{RetryMode, Settings};
@@ -184,4 +185,46 @@ pub(crate) async fn two_writers_of_equal_results_lose_none(world: &impl World) {
     assert_eq!(answers.iter().filter(|answer| **answer == Stored::Done).count(), 1, "{answers:?}");
     let kept = control.watch(std::slice::from_ref(&acme)).await.unwrap().rejections;
     assert_eq!(kept, [(acme, if answers[0] == Stored::Done { mine } else { theirs })]);
+}
+
+pub(crate) async fn a_limit_moves_as_the_core_says(world: &impl World) {
+    let control = world.control();
+    let moves = [
+        Move::Add { by: 20, from: 100, to: 200 },
+        Move::Set { to: 150, at_least: Some(100), at_most: 200 },
+        Move::Set { to: 150, at_least: None, at_most: 200 },
+    ];
+    // None, below, at and above the bounds, and as large as today's instants.
+    let stored = [None, Some(99), Some(100), Some(150), Some(200), Some(201), Some(1_796_115_600_000_000)];
+    for (n, (write, before)) in moves.iter().flat_map(|write| stored.map(|before| (*write, before))).enumerate() {
+        let key = Key::of(&id(&format!("d{n}")));
+        let begins = |to| Move::Set { to, at_least: None, at_most: 0 };
+        if let Some(before) = before {
+            assert_eq!(control.move_limit(&key, begins(before)).await.unwrap(), Moved::Done { now: before });
+        }
+        let expected = write.apply(before).map_or(Moved::Refused { is: before }, |now| Moved::Done { now });
+        assert_eq!(control.move_limit(&key, write).await.unwrap(), expected, "{write:?} on {before:?}");
+        let kept = write.apply(before).or(before);
+        let told = control.move_limit(&key, Move::Add { by: 1, from: 1, to: 0 }).await.unwrap();
+        assert_eq!(told, Moved::Refused { is: kept }, "{write:?} on {before:?}");
+        // Redriven calls have a number of their own.
+        let apart = Key::of_redrive(&id(&format!("d{n}")));
+        assert_eq!(control.move_limit(&apart, begins(7)).await.unwrap(), Moved::Done { now: 7 });
+    }
+    assert_eq!(control.destinations().await.unwrap(), [], "it is no destination");
+}
+
+pub(crate) async fn two_bookings_share_no_slot(world: &impl World) {
+    let (control, key) = (world.control(), Key::of(&id("acme")));
+    let first = Move::Set { to: 1_000, at_least: None, at_most: 10 };
+    let answers = tokio::join!(control.move_limit(&key, first), control.move_limit(&key, first));
+    let answers = [answers.0.unwrap(), answers.1.unwrap()];
+    assert!(
+        answers.contains(&Moved::Done { now: 1_000 }) && answers.contains(&Moved::Refused { is: Some(1_000) }),
+        "{answers:?}"
+    );
+    let next = Move::Add { by: 20, from: 0, to: 2_000 };
+    let answers = tokio::join!(control.move_limit(&key, next), control.move_limit(&key, next));
+    let answers = [answers.0.unwrap(), answers.1.unwrap()];
+    assert!(answers.contains(&Moved::Done { now: 1_020 }) && answers.contains(&Moved::Done { now: 1_040 }), "{answers:?}");
 }

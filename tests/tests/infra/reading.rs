@@ -43,7 +43,7 @@ pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
     ("Dispatch", "DeliveryQueue.Arn", &["sqs:SendMessage"]),
     ("Dispatch", "DeadLetterQueue.Arn", &["sqs:SendMessage"]),
     ("Deliver", "LedgerTable.Arn", &["dynamodb:GetItem", "dynamodb:UpdateItem"]),
-    ("Deliver", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem"]),
+    ("Deliver", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]),
     (
         "Deliver",
         "DeliveryQueue.Arn",

@@ -10,6 +10,7 @@ use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
 use punctual_core::id::{DeliveryId, DestinationId};
+use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::ports::{Control, Cursor, PortError, ShadowPage, ShadowQuery, Stored, Watched};
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::{RetryMode, Settings};
@@ -21,7 +22,7 @@ use super::error::port_error;
 use super::expression::Placeholders;
 use super::item::{Item, Reader, number, text};
 use super::meter::{Kind, Meter, Metered};
-use super::{names, query, rejections, shadow};
+use super::{limiter, names, query, rejections, shadow};
 
 /// The control table on DynamoDB.
 #[derive(Debug, Clone)]
@@ -193,6 +194,10 @@ impl Control for DynamoControl {
     async fn note_rejections(&self, id: &DestinationId, rejections: &Rejections) -> Result<Stored, PortError> {
         let item = rejections::encode(id, rejections);
         self.put(item, rejections.version.saturating_sub(1), "note_rejections").await
+    }
+
+    async fn move_limit(&self, key: &Key, write: Move) -> Result<Moved, PortError> {
+        limiter::moved(self.client.update_item().table_name(&self.table), &self.meter, key, write).await
     }
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {

@@ -12,8 +12,8 @@
 //! | `payload#<content>` | what a row with this content sends; never changed |
 //! | `lock` | under `key.<idempotency key>`: `holder`, the migrated delivery that has this key |
 //!
-//! Control table: partition key `kind` (`destination`, `rejections`, `settings`, `cursor`, `shadow#<destination>`), sort key
-//! `id`.
+//! Control table: partition key `kind` (`destination`, `rejections`, `limiter`, `settings`, `cursor`,
+//! `shadow#<destination>`), sort key `id`.
 
 mod batch;
 mod control;
@@ -24,6 +24,7 @@ mod expression;
 mod guard;
 mod item;
 mod ledger;
+mod limiter;
 mod meter;
 mod names;
 mod payload;

@@ -77,6 +77,8 @@ pub(crate) const ID: &str = "id";
 pub(crate) const KIND_DESTINATION: &str = "destination";
 /// What a destination's receiver answered last; `id` is the destination's.
 pub(crate) const KIND_REJECTIONS: &str = "rejections";
+/// The number that a destination's calls are booked on; `id` is the destination's.
+pub(crate) const KIND_LIMITER: &str = "limiter";
 pub(crate) const KIND_SETTINGS: &str = "settings";
 pub(crate) const KIND_CURSOR: &str = "cursor";
 /// Start of a shadow entry's `kind`; the destination follows.
@@ -90,6 +92,8 @@ pub(crate) const DESTINATION_VERSION: &str = "destination_version";
 pub(crate) const RESULTS: &str = "results";
 /// Absent if no rejection had one.
 pub(crate) const LAST_STATUS: &str = "last_status";
+/// Microseconds since the Unix epoch.
+pub(crate) const TAT: &str = "tat";
 pub(crate) const RETRY_MODE: &str = "retry_mode";
 pub(crate) const POSTED_AT: &str = "posted_at";
 pub(crate) const ATTEMPT: &str = "attempt";

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::Destination;
 use punctual_core::id::DestinationId;
+use punctual_core::limiter::{Key, Micros, Move, Moved};
 use punctual_core::ports::{Control, Cursor, PortError, ShadowPage, ShadowQuery, Stored, Watched};
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
@@ -23,6 +24,7 @@ pub struct MemoryControl {
 struct Tables {
     destinations: BTreeMap<DestinationId, Destination>,
     rejections: BTreeMap<DestinationId, Rejections>,
+    limits: BTreeMap<Key, Micros>,
     settings: Settings,
     cursors: BTreeMap<Lane, Cursor>,
     shadow: BTreeMap<(DestinationId, ShadowPlace), ShadowEntry>,
@@ -66,6 +68,14 @@ impl Control for MemoryControl {
         }
         tables.rejections.insert(id.clone(), rejections.clone());
         Ok(Stored::Done)
+    }
+
+    async fn move_limit(&self, key: &Key, write: Move) -> Result<Moved, PortError> {
+        let mut tables = locked(&self.tables);
+        let is = tables.limits.get(key).copied();
+        let Some(now) = write.apply(is) else { return Ok(Moved::Refused { is }) };
+        tables.limits.insert(key.clone(), now);
+        Ok(Moved::Done { now })
     }
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {

@@ -1,0 +1,224 @@
+//! I book slots of a destination's rate for the records of a batch, and let a record wait for its own.
+//!
+//! A record that will be due says so at the batch's beginning, and asks for its slot when it is about to claim. Whoever asks
+//! first books for all who are due by then, in one write; nearest deadlines first. What a booking was told is remembered by
+//! the environment, so that the next batch's first write is usually right. A slot that nobody calls in is spent.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use punctual_core::acquire::can_start;
+use punctual_core::clock::Now;
+use punctual_core::destination::Destination;
+use punctual_core::limiter::{AHEAD, GRACE, Key, Limit, Micros, Move, Moved, Plan, RESERVE_PERCENT};
+use punctual_core::ports::{Control, DeadLetters, Ledger, Queue, Secrets, Time, Webhook};
+use punctual_core::time::Timestamp;
+use punctual_flows::FlowError;
+
+use crate::batch::{Known, Record, TRY_AGAIN};
+use crate::tally::Tally;
+use crate::{Deliver, Disposition};
+
+/// A booking writes at most so often: each refusal tells the number, and somebody else's write succeeded.
+const MOST_WRITES: usize = 4;
+/// A record whose last safe start is nearer than this may book what is reserved.
+const NEAR: Duration = Duration::from_secs(60);
+/// Records that were denied a slot come back spread over so much more than their wait.
+const SPREAD: Duration = Duration::from_secs(2);
+/// A record that would wait longer goes back to the ledger.
+const LONGEST_DENIAL: Duration = Duration::from_secs(60);
+
+/// What a record got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    /// It may call at this instant, and for [`GRACE`] after it.
+    At(Timestamp),
+    /// Nothing is booked for it; it may ask again after so long.
+    Denied(Duration),
+}
+
+/// Whether a record may claim its row.
+#[derive(Debug)]
+pub(crate) enum Ready {
+    /// It may, at this time.
+    Claim(Now),
+    /// Not here: its message is seen again.
+    Later(Disposition),
+    /// The wait is too long for the queue.
+    Return,
+}
+
+/// A record that wants a slot.
+#[derive(Debug, Clone, Copy)]
+struct Wish {
+    record: usize,
+    not_before: Timestamp,
+    deliver_by: Timestamp,
+}
+
+/// Where the records of one destination book.
+#[derive(Debug, Default)]
+pub struct Office {
+    /// Who wants a slot; never locked over a wait.
+    wishes: Mutex<Vec<Wish>>,
+    /// Who got what; locked while a booking is under way, so that nobody else makes one.
+    given: futures::lock::Mutex<BTreeMap<usize, Slot>>,
+}
+
+impl Office {
+    fn wish(&self, wish: Wish) {
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner).push(wish);
+    }
+
+    /// Everybody who is due and has got nothing yet, nearest deadline first; each record once.
+    fn due(&self, now: Now, given: &BTreeMap<usize, Slot>) -> Vec<Wish> {
+        let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
+        wishes.retain(|wish| !given.contains_key(&wish.record));
+        let (mut due, later): (Vec<Wish>, Vec<Wish>) = wishes.iter().partition(|wish| now.reached(wish.not_before));
+        *wishes = later;
+        due.sort_by_key(|wish| (wish.record, wish.not_before));
+        due.dedup_by_key(|wish| wish.record);
+        due.sort_by_key(|wish| wish.deliver_by);
+        due
+    }
+}
+
+impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T: Time> Deliver<'_, L, C, Q, D, S, W, T> {
+    /// Opens the offices. A message that was received for the first time is a good hint; of another the row must tell
+    /// first when it is due.
+    pub(crate) fn open(&self, records: &[Record<'_>], known: &mut Known) {
+        known.offices = known.destinations.keys().map(|id| (id.clone(), Office::default())).collect();
+        let Ok(now) = self.time.now() else { return };
+        for record in records.iter().filter(|record| record.receive_count <= 1) {
+            let Ok(message) = &record.message else { continue };
+            let Some(destination) = known.destinations.get(&message.destination_id) else { continue };
+            if destination.paused.is_some() || !can_start(message.deliver_by, destination.margin(self.margin), now) {
+                continue;
+            }
+            if let Some(office) = known.offices.get(&message.destination_id) {
+                let (not_before, deliver_by) = (message.not_before, message.deliver_by);
+                office.wish(Wish { record: record.number, not_before, deliver_by });
+            }
+        }
+    }
+
+    /// Waits for the record's slot. To be asked right before a claim, of a row that is due.
+    pub(crate) async fn ready(
+        &self,
+        destination: &Destination,
+        record: &Record<'_>,
+        deliver_by: Timestamp,
+        known: &Known,
+        tally: &mut Tally,
+    ) -> Result<Ready, FlowError> {
+        if !self.fits(destination) {
+            tally.waiting += 1;
+            return Ok(Ready::Later(Disposition::HideFor(Duration::ZERO)));
+        }
+        let at = match self.slot(destination, record, deliver_by, known, tally).await? {
+            Slot::At(at) => at,
+            Slot::Denied(wait) => {
+                tally.slots_denied += 1;
+                return Ok(if wait > LONGEST_DENIAL { Ready::Return } else { Ready::Later(self.denied(wait)) });
+            }
+        };
+        let wait = at.since(self.time.best_guess()?);
+        if !wait.is_zero() {
+            self.time.pause(wait).await;
+        }
+        if self.time.best_guess()? > at.plus(GRACE) {
+            tally.slots_denied += 1;
+            return Ok(Ready::Later(self.denied(Duration::ZERO)));
+        }
+        if !self.fits(destination) {
+            tally.waiting += 1;
+            return Ok(Ready::Later(Disposition::HideFor(Duration::ZERO)));
+        }
+        Ok(Ready::Claim(self.time.now()?))
+    }
+
+    /// Whole seconds, so that no record comes back before there can be room.
+    fn denied(&self, wait: Duration) -> Disposition {
+        let wait = wait + SPREAD.mul_f64(self.time.random());
+        Disposition::HideFor(Duration::from_secs(wait.as_secs().saturating_add(1)))
+    }
+
+    async fn slot(
+        &self,
+        destination: &Destination,
+        record: &Record<'_>,
+        deliver_by: Timestamp,
+        known: &Known,
+        tally: &mut Tally,
+    ) -> Result<Slot, FlowError> {
+        let Some(office) = known.offices.get(&destination.spec.id) else { return Ok(Slot::Denied(TRY_AGAIN)) };
+        let number = record.number;
+        let mine = Wish { record: number, not_before: self.time.now()?.lo, deliver_by };
+        office.wish(mine);
+        let mut given = office.given.lock().await;
+        if let Some(slot) = given.get(&number) {
+            return Ok(*slot);
+        }
+        let mut wishes = office.due(self.time.now()?, &given);
+        if !wishes.iter().any(|wish| wish.record == number) {
+            wishes.push(mine);
+        }
+        match self.book(destination, &wishes, tally).await {
+            Ok(slots) => given.extend(wishes.iter().map(|wish| wish.record).zip(slots)),
+            Err(error) => {
+                // The others need not find out one by one.
+                let others = wishes.iter().filter(|wish| wish.record != number);
+                given.extend(others.map(|wish| (wish.record, Slot::Denied(TRY_AGAIN))));
+                return Err(error);
+            }
+        }
+        Ok(given.get(&number).copied().unwrap_or(Slot::Denied(TRY_AGAIN)))
+    }
+
+    /// Books for these records; one result each, in order.
+    async fn book(&self, destination: &Destination, wishes: &[Wish], tally: &mut Tally) -> Result<Vec<Slot>, FlowError> {
+        let (id, limit) = (&destination.spec.id, destination.limit());
+        let near = destination.margin(self.margin) + NEAR;
+        let mut believed = self.measure.booked(id);
+        let mut slots = Vec::new();
+        let mut now = self.time.best_guess()?;
+        for _ in 0..MOST_WRITES {
+            now = self.time.best_guess()?;
+            let urgent = wishes.iter().take_while(|wish| wish.deliver_by.since(now) < near).count();
+            let calls = vec![now; wishes.len()];
+            let Plan { calls: booked, write: Some(write) } = plan(limit, believed, &calls, now, urgent) else { break };
+            tally.limiter_writes += 1;
+            match self.control.move_limit(&Key::of(id), write).await? {
+                Moved::Refused { is } => {
+                    believed = is;
+                    self.measure.told(id, is);
+                }
+                Moved::Done { now: after } => {
+                    let before = if let Move::Add { by, .. } = write { Some(after.saturating_sub(by)) } else { believed };
+                    believed = Some(after);
+                    self.measure.told(id, believed);
+                    tally.slots_booked += booked;
+                    slots = limit.slots(before, calls.get(..booked).unwrap_or_default(), now).into_iter().map(Slot::At).collect();
+                    break;
+                }
+            }
+        }
+        let wait = limit.wait(believed, now, common());
+        let interval = Duration::from_micros(u64::try_from(limit.interval()).unwrap_or(0));
+        let denied = wishes.len().saturating_sub(slots.len());
+        slots.extend((0..denied).map(|n| Slot::Denied(wait + interval.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX)))));
+        Ok(slots)
+    }
+}
+
+/// How far ahead a record books whose deadline is not near.
+fn common() -> Duration {
+    AHEAD * (100 - RESERVE_PERCENT) / 100
+}
+
+/// The first `urgent` calls may book what is reserved.
+fn plan(limit: Limit, believed: Option<Micros>, calls: &[Timestamp], now: Timestamp, urgent: usize) -> Plan {
+    let all = limit.plan(believed, calls, now, common());
+    if all.calls >= urgent { all } else { limit.plan(believed, calls.get(..urgent).unwrap_or_default(), now, AHEAD) }
+}
