@@ -4,12 +4,14 @@
 //! are counted where the SDK sends them, retries included: to DynamoDB those of schedule, dispatch (one whole run) and
 //! deliver; to SQS those of the adapter, and one `ReceiveMessage` and one `DeleteMessageBatch` per batch, which Lambda's
 //! poller makes. Its empty receives, the tick and the invocations themselves are not in these figures. The heap that ten
-//! hostile receivers cost at the same time is counted by this binary's allocator.
+//! hostile receivers cost at the same time is counted by this binary's allocator. The pace at which a receiver is called is
+//! counted at the receiver.
 
 pub mod bytes;
 pub mod calls;
 pub mod cost;
 mod longest;
+pub mod pace;
 mod queue;
 pub mod report;
 pub mod speed;
@@ -21,6 +23,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use bytes::delivered_at;
 use cost::{Bill, Path, first_try};
+use pace::{Course, Pace};
 use report::Figure;
 
 use crate::hostile::{self, Hostile};
@@ -31,6 +34,10 @@ pub const WRITE_UNITS_GOAL: f64 = 10.0;
 pub const ROW_BYTES_GOAL: f64 = 1_024.0;
 /// The most heap that ten hostile calls may hold at the same time, in bytes: ten times the bound of one.
 pub const HOSTILE_PEAK_GOAL: f64 = 10_485_760.0;
+/// The most calls of a second, over rate and burst.
+pub const PEAK_GOAL: f64 = 1.0;
+/// The least calls of a second while there is a backlog, over the rate.
+pub const UTILISATION_GOAL: f64 = 0.95;
 /// A full batch.
 const FULL: u32 = 10;
 /// The total timeout of a hostile call.
@@ -69,10 +76,28 @@ pub async fn run() -> Result<Vec<Figure>> {
 
     figures.push(Figure::new("hostile_peak_bytes", hostile_peak().await?, "bytes", Some(HOSTILE_PEAK_GOAL)));
 
+    for batch in [10, 1] {
+        let course = Course { reminders: if batch == 1 { 1_000 } else { 2_000 }, consumers: 4, batch };
+        let pace = pace::run(course).await?;
+        report::print_pace(course, &pace);
+        figures.extend(pace_figures(&pace, if batch == 1 { "_batch_1" } else { "" }));
+    }
+
     report::print_figures(&figures);
     let path = crate::stack::root().join("target/bench.jsonl");
     std::fs::write(&path, report::json_lines(&figures)?).with_context(|| format!("write {}", path.display()))?;
     Ok(figures.into_iter().filter(|figure| !figure.is_met()).collect())
+}
+
+/// What one course showed; `suffix` names it.
+fn pace_figures(pace: &Pace, suffix: &str) -> [Figure; 4] {
+    let name = |name: &str| format!("{name}{suffix}");
+    [
+        Figure::new(name("limiter_peak_window_ratio"), pace.peak_ratio(), "of the most", Some(PEAK_GOAL)),
+        Figure::at_least(name("limiter_utilisation"), pace.utilisation, "of the rate", UTILISATION_GOAL),
+        Figure::new(name("limiter_writes_per_delivery"), pace.writes, "writes", None),
+        Figure::new(name("receives_per_delivery"), pace.receives, "receives", None),
+    ]
 }
 
 /// The most heap that ten hostile receivers together cost, over as many rounds as it takes to meet them all, and one of

@@ -1,8 +1,10 @@
 //! I print what was measured: tables for a person, JSON lines for a program.
 
+use punctual_deliver::tally::Tally;
 use serde::Serialize;
 
 use super::cost::Bill;
+use super::pace::{BURST, Course, Pace, RATE};
 
 /// One measured value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -15,19 +17,28 @@ pub struct Figure {
     pub unit: &'static str,
     /// The most that it may be; none if it only informs.
     pub goal: Option<f64>,
+    /// The least that it may be; none if it may be nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
 }
 
 impl Figure {
     /// A figure; its value is rounded.
     #[must_use]
     pub fn new(figure: impl Into<String>, value: f64, unit: &'static str, goal: Option<f64>) -> Self {
-        Self { figure: figure.into(), value: (value * 1_000.0).round() / 1_000.0, unit, goal }
+        Self { figure: figure.into(), value: (value * 1_000.0).round() / 1_000.0, unit, goal, at_least: None }
+    }
+
+    /// A figure that may not be less than its goal.
+    #[must_use]
+    pub fn at_least(figure: impl Into<String>, value: f64, unit: &'static str, least: f64) -> Self {
+        Self { at_least: Some(least), ..Self::new(figure, value, unit, None) }
     }
 
     /// Whether it has no goal, or meets it.
     #[must_use]
     pub fn is_met(&self) -> bool {
-        self.goal.is_none_or(|goal| self.value <= goal)
+        self.goal.is_none_or(|goal| self.value <= goal) && self.at_least.is_none_or(|least| self.value >= least)
     }
 }
 
@@ -76,11 +87,29 @@ pub fn print_calls(bill: &Bill) {
     println!("    SQS       {}", list(&bill.sqs_calls));
 }
 
+/// How a receiver was called.
+pub fn print_pace(course: Course, pace: &Pace) {
+    println!(
+        "\n{} reminders due at once, every fifth failing once, {RATE} calls/s (burst {BURST}), {} consumers, batches of {}:\n",
+        course.reminders, course.consumers, course.batch
+    );
+    println!(
+        "    {} calls; {} in the fullest second; the backlog took {:.1} s",
+        pace.calls,
+        pace.fullest,
+        pace.backlog.as_secs_f64()
+    );
+    println!("    per delivery: {:.3} receives, {:.3} limiter writes", pace.receives, pace.writes);
+    let Tally { slots_booked, slots_wasted, slots_denied, .. } = pace.tally;
+    println!("    slots: {slots_booked} booked, {slots_wasted} of them without a call, {slots_denied} denied");
+}
+
 /// All figures with their goals.
 pub fn print_figures(figures: &[Figure]) {
     println!("\n    {:<48}{:>12}  {:<12}{:>8}", "figure", "value", "unit", "goal");
     for figure in figures {
-        let goal = figure.goal.map_or(String::new(), |goal| format!("<= {goal}"));
+        let most = figure.goal.map(|goal| format!("<= {goal}"));
+        let goal = most.or(figure.at_least.map(|least| format!(">= {least}"))).unwrap_or_default();
         let mark = if figure.is_met() { "" } else { "  MISSED" };
         println!("    {:<48}{:>12}  {:<12}{goal:>8}{mark}", figure.figure, figure.value, figure.unit);
     }
@@ -96,6 +125,8 @@ mod tests {
         let missed = Figure::new("ledger_write_units_per_delivery", 10.000_6, "write units", Some(10.0));
         let informs = Figure::new("schedule_per_second", f64::from(u32::MAX), "reminders/s", None);
         assert_eq!([&met, &missed, &informs].map(Figure::is_met), [true, false, true]);
+        let least = |value| Figure::at_least("limiter_utilisation", value, "of the rate", 0.95);
+        assert_eq!([0.949, 0.95, 1.01].map(|value| least(value).is_met()), [false, true, true]);
         assert_eq!(
             json_lines(&[met, informs]).expect("numbers"),
             "{\"figure\":\"row_bytes_attempt_1\",\"value\":798.0,\"unit\":\"bytes\",\"goal\":1024.0}\n\

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use aws_lambda_events::event::sqs::SqsEvent;
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_sqs::types::DeleteMessageBatchRequestEntry;
+use punctual_adapters::aws::Aws;
 use punctual_adapters::clock::{DatabaseClock, InvocationTime, Probe, machine_time};
 use punctual_adapters::dynamodb::{DynamoControl, DynamoLedger, Meter};
 use punctual_adapters::sqs::{SqsDeadLetters, SqsQueue};
@@ -35,12 +36,12 @@ use crate::stack::http::Api;
 use crate::stack::{sdk_config, template};
 
 /// How long an invocation may take: deliver's timeout in the template, the shortest of the three.
-const INVOCATION: Duration = Duration::from_secs(30);
+pub(super) const INVOCATION: Duration = Duration::from_secs(30);
 /// The most messages that Lambda's poller hands over at a time.
 pub(super) const BATCH: usize = 10;
 
-const LEDGER: &str = "ledger";
-const CONTROL: &str = "control";
+pub(super) const LEDGER: &str = "ledger";
+pub(super) const CONTROL: &str = "control";
 const QUEUE: &str = "http://sqs.invalid/deliveries";
 const DEAD_LETTERS: &str = "http://sqs.invalid/dead-letters";
 
@@ -64,7 +65,7 @@ pub(super) struct World {
     /// Requests to SQS.
     pub(super) sqs_calls: Calls,
     // Last: it ends when nothing uses it any more.
-    _dynoxide: Dynoxide,
+    dynoxide: Dynoxide,
 }
 
 impl World {
@@ -101,8 +102,18 @@ impl World {
             control_meter: Arc::default(),
             dynamodb_calls,
             sqs_calls,
-            _dynoxide: dynoxide,
+            dynoxide,
         })
+    }
+
+    /// One more execution environment's own way to the tables: its clock is nobody else's.
+    pub(super) async fn environment(&self) -> Aws {
+        Aws::with(sdk_config(self.dynoxide.endpoint()).await)
+    }
+
+    /// The stage's safety margin.
+    pub(super) fn margin(&self) -> Duration {
+        self.margin
     }
 
     /// The ledger, metered.
@@ -277,7 +288,7 @@ async fn create_tables(template: &Yaml, endpoint: &str) -> Result<()> {
 
 /// A store with three secrets, as many as a destination may have, whose ids are as long as they may be.
 #[derive(Debug)]
-struct Longest;
+pub(super) struct Longest;
 
 impl Secrets for Longest {
     async fn active(&self, references: &[String]) -> Result<Vec<Secret>, SecretUnavailable> {

@@ -21,8 +21,10 @@ fn micros(value: Micros) -> AttributeValue {
     AttributeValue::N(value.to_string())
 }
 
+/// Not `BETWEEN`: bounds that admit nothing are an error there.
 fn between(p: &mut Placeholders, least: Micros, most: Micros) -> String {
-    format!("{} BETWEEN {} AND {}", p.name(names::TAT), p.value(micros(least)), p.value(micros(most)))
+    let least = p.compare(names::TAT, ">=", micros(least));
+    format!("{least} AND {}", p.compare(names::TAT, "<=", micros(most)))
 }
 
 fn update(write: Move) -> Update {
