@@ -14,6 +14,7 @@ use punctual_core::destination::{Change, Destination, Mode};
 use punctual_core::id::{
     Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, MessageId, Owner, Reference,
 };
+use punctual_core::limiter::AHEAD;
 use punctual_core::message::Message;
 use punctual_core::ports::{Control as _, Created, Ledger as _, SecretUnavailable, Secrets, Stored, Time, Webhook, Written};
 use punctual_core::signature::Secret;
@@ -221,9 +222,12 @@ impl Time for HandTime {
         self.now()
     }
 
-    /// Never ends: deliver pauses beside its work, to cut it off, and between failed writes, which memory has none of.
-    async fn pause(&self, _: Duration) {
-        std::future::pending().await
+    /// A wait for a slot of the rate moves the clock. A longer one never ends: deliver pauses beside its work, to cut it off.
+    async fn pause(&self, how_long: Duration) {
+        if how_long > AHEAD {
+            std::future::pending::<()>().await;
+        }
+        self.advance(how_long);
     }
 
     fn random(&self) -> f64 {

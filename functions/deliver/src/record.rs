@@ -124,7 +124,10 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             if decision == ForDeliver::Claim {
                 match self.ready(destination, record, row.deliver_by, known, tally).await? {
                     Ready::Later(later) => return Ok(later),
-                    Ready::Return => decision = ForDeliver::Return(Reason::RateLimitedHere),
+                    Ready::Return => {
+                        tally.slots_denied += 1;
+                        decision = ForDeliver::Return(Reason::RateLimitedHere);
+                    }
                     Ready::Claim(at) => {
                         now = at;
                         decision = decide(now);

@@ -45,7 +45,7 @@ pub(crate) enum Ready {
     Claim(Now),
     /// Not here: its message is seen again.
     Later(Disposition),
-    /// The wait is too long for the queue.
+    /// The wait is too long for the queue: the row goes back, if it is as the message says.
     Return,
 }
 
@@ -119,8 +119,11 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         let at = match self.slot(destination, record, deliver_by, known, tally).await? {
             Slot::At(at) => at,
             Slot::Denied(wait) => {
+                if wait > LONGEST_DENIAL {
+                    return Ok(Ready::Return);
+                }
                 tally.slots_denied += 1;
-                return Ok(if wait > LONGEST_DENIAL { Ready::Return } else { Ready::Later(self.denied(wait)) });
+                return Ok(Ready::Later(self.denied(wait)));
             }
         };
         let wait = at.since(self.time.best_guess()?);
