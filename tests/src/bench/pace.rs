@@ -233,7 +233,7 @@ async fn store(aws: &Aws, queue: &Timed, receiver: &Receiver, n: usize, due: Tim
     for accepted in queue.publish(&[message]).await {
         accepted?;
     }
-    if n % FAILS == 0 {
+    if n.is_multiple_of(FAILS) {
         receiver.program(id.as_str(), [Step::status(503)])?;
     }
     Ok(())

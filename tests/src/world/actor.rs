@@ -140,7 +140,7 @@ pub(super) fn change(port: Port, id: DeliveryId, change: Change) -> Running {
 pub(super) fn deliver(port: Port, stage: Stage, batch: Vec<Received>) -> Running {
     Box::pin(async move {
         // Where rates bind, some invocations have an environment of their own: what they believe of a number is old.
-        let apart = port.inner().limits && port.actor % 3 == 0;
+        let apart = port.inner().limits && port.actor.is_multiple_of(3);
         let measure = if apart { Arc::default() } else { Arc::clone(&port.inner().measure) };
         let deliver = Deliver {
             ledger: &port,
