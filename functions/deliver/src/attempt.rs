@@ -114,14 +114,21 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         if matches!(class, Class::Dead { pause: true, .. }) {
             self.pause(destination, class.reason().meaning(), tally).await;
         }
-        self.dispose(after).await
+        self.dispose(after, destination).await
     }
 
     /// What the row's new state means for its message.
-    async fn dispose(&self, after: Delivery) -> Result<Disposition, FlowError> {
+    async fn dispose(&self, after: Delivery, destination: &Destination) -> Result<Disposition, FlowError> {
         fault::point(Point::Recorded, &after.id);
         match after.state {
-            State::Deferred => Ok(Disposition::HideUntil(after.next_attempt_at)),
+            State::Deferred => match self.time.now() {
+                // No consumer is to wait for a message that comes a moment early while others wait for a consumer.
+                Ok(now) if self.is_crowded(destination, now.lo) => {
+                    let wait = after.next_attempt_at.since(now.lo);
+                    Ok(Disposition::HideFor(Duration::from_secs(wait.as_secs().saturating_add(1))))
+                }
+                _ => Ok(Disposition::HideUntil(after.next_attempt_at)),
+            },
             State::Dead | State::Expired => {
                 bury(self.ledger, self.dead_letters, self.time, after, &self.by).await?;
                 Ok(Disposition::Acknowledge)

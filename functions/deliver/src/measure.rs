@@ -34,6 +34,12 @@ impl Measure {
         self.locked().expected(destination, now)
     }
 
+    /// How long a message waits for a consumer, as remembered at `now`.
+    #[must_use]
+    pub fn waited(&self, destination: &DestinationId, now: Timestamp) -> Duration {
+        self.locked().waited(destination, now)
+    }
+
     /// The number that a destination's slots are booked on, as it was told last: others may have moved it on since.
     #[must_use]
     pub fn booked(&self, destination: &DestinationId) -> Option<Micros> {

@@ -26,6 +26,8 @@ const MOST_WRITES: usize = 4;
 const NEAR: Duration = Duration::from_secs(60);
 /// Records that were denied a slot come back spread over so much more than their wait.
 const SPREAD: Duration = Duration::from_secs(2);
+/// Messages that wait longer than this for a consumer are too many for those there are.
+const CROWDED: Duration = Duration::from_secs(1);
 /// A record that would wait longer goes back to the ledger.
 const LONGEST_DENIAL: Duration = Duration::from_secs(60);
 
@@ -139,6 +141,14 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             return Ok(Ready::Later(Disposition::HideFor(Duration::ZERO)));
         }
         Ok(Ready::Claim(self.time.now()?))
+    }
+
+    /// Whether messages of this destination wait for a consumer, and its rate is in use.
+    pub(crate) fn is_crowded(&self, destination: &Destination, now: Timestamp) -> bool {
+        let id = &destination.spec.id;
+        let lately = now.minus(AHEAD).as_millis().saturating_mul(1_000);
+        let first = self.measure.booked(id).map(|booked| booked.saturating_sub(destination.limit().tolerance()));
+        first.is_some_and(|first| first > lately) && self.measure.waited(id, now) > CROWDED
     }
 
     /// Whole seconds, so that no record comes back before there can be room.

@@ -87,6 +87,12 @@ impl Measured {
         self.paces.get(destination).map_or(Duration::ZERO, |pace| pace.sum(now))
     }
 
+    /// The queue delay alone.
+    #[must_use]
+    pub fn waited(&self, destination: &DestinationId, now: Timestamp) -> Duration {
+        self.paces.get(destination).and_then(|pace| pace.queue).map_or(Duration::ZERO, |worst| worst.left(now))
+    }
+
     /// How many destinations are remembered; at most [`MOST_DESTINATIONS`].
     #[must_use]
     pub fn len(&self) -> usize {

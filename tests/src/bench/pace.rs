@@ -280,6 +280,8 @@ fn event(received: &[Received]) -> Result<SqsEvent> {
             "receiptHandle": message.receipt,
             "body": message.body,
             "attributes": {
+                // All were accepted before they were due.
+                "SentTimestamp": "0",
                 "ApproximateReceiveCount": message.receives.to_string(),
                 "ApproximateFirstReceiveTimestamp": message.first_received_at.as_millis().to_string(),
             },
