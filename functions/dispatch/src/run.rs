@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use punctual_core::admission::{Candidate, budget, nearest_deadline_first};
+use punctual_core::admission::{Admitted, Candidate, Pace, admit, budget};
 use punctual_core::clock::Now;
 use punctual_core::delivery::{Delivery, Lane};
 use punctual_core::destination::Destination;
@@ -131,9 +131,9 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         let now = self.time.now()?;
         let until = now.lo.plus(self.rules.horizon);
         let margin = destination.margin(self.margin);
-        let scan = scan(self.ledger, self.control, destination, cursors, Window { until, now, margin }, summary).await?;
+        let mut scan = scan(self.ledger, self.control, destination, cursors, Window { until, now, margin }, summary).await?;
         note_overdue(&scan.fresh, now, summary);
-        summary.outstanding += scan.outstanding;
+        summary.outstanding += scan.outstanding.len();
 
         let releaser = self.releaser();
         let settler = Settler {
@@ -148,20 +148,31 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         let taken_back = self.look_at(&settler, &scan.ended, summary).await?;
 
         let outstanding = summary.outstanding + taken_back;
-        let most = budget(destination.capacity(), self.rules.horizon, self.tick, outstanding, scan.complete);
+        // What was looked at and is in order, or was taken back, is due now.
+        scan.outstanding.resize(outstanding, now.lo);
+        let budget = budget(destination.capacity(), self.rules.horizon, self.tick, outstanding, scan.complete);
         let waiting = scan.fresh.len();
-        let admitted = nearest_deadline_first(scan.fresh, most);
-        summary.left += waiting - admitted.len();
-        let ids: Vec<DeliveryId> = admitted.into_iter().map(|c| c.id).collect();
-        for (i, chunk) in ids.chunks(CHUNK).enumerate() {
+        let pace = Pace {
+            now: self.time.now()?.lo,
+            rate_per_second: destination.spec.rate_per_second,
+            horizon: self.rules.horizon,
+            tick: self.tick,
+            margin,
+            outstanding: &scan.outstanding,
+        };
+        let admission = admit(scan.fresh, budget, &pace);
+        summary.note(budget, &admission);
+        let line = admission.rows;
+        summary.left += waiting - line.len();
+        for (i, chunk) in line.chunks(CHUNK).enumerate() {
             if self.out_of_time() {
-                summary.left += ids.len() - i * CHUNK;
+                summary.left += line.len() - i * CHUNK;
                 summary.stopped_early = true;
                 break;
             }
             if !self.claim_and_publish(&settler, chunk, summary).await? {
                 // The queue takes nothing: more claims would only add lines to the rows' histories.
-                summary.left += ids.len().saturating_sub((i + 1) * CHUNK);
+                summary.left += line.len().saturating_sub((i + 1) * CHUNK);
                 break;
             }
         }
@@ -173,11 +184,11 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
     async fn claim_and_publish(
         &self,
         settler: &Settler<'_, L, Q, D, T>,
-        ids: &[DeliveryId],
+        line: &[Admitted],
         summary: &mut Summary,
     ) -> Result<bool, FlowError> {
-        let claims: Vec<Result<Acquired, FlowError>> = futures::stream::iter(ids)
-            .map(|id| settler.releaser.claim(id, settler.destination.spec.mode, settler.margin))
+        let claims: Vec<Result<Acquired, FlowError>> = futures::stream::iter(line)
+            .map(|row| settler.releaser.claim(row, settler.destination.spec.mode, self.tick, settler.margin))
             .buffer_unordered(CONCURRENCY)
             .collect()
             .await;
@@ -208,7 +219,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             return Err(error);
         }
         let claimed = rows.len();
-        let published = settler.releaser.publish(rows, settler.margin).await?;
+        let published = settler.releaser.publish(rows, line, settler.margin).await?;
         summary.released.add(published);
         Ok(claimed == 0 || published.published > 0)
     }
@@ -230,7 +241,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             let rows = self.ledger.read(&ids).await?;
             let settled = self.settle_all(settler, rows, summary).await?;
             rescued += settled.len();
-            summary.released.add(settler.releaser.publish(settled, settler.margin).await?);
+            summary.released.add(settler.releaser.publish(settled, &[], settler.margin).await?);
         }
         Ok(rescued)
     }

@@ -24,8 +24,8 @@ pub struct Scan {
     pub fresh: Vec<Candidate>,
     /// Their hold has ended, or their deadline can no longer be met: read them before deciding.
     pub ended: Vec<Candidate>,
-    /// Held and in order.
-    pub outstanding: usize,
+    /// Held and in order: when each is due.
+    pub outstanding: Vec<Timestamp>,
     /// Whether everything up to the horizon was read.
     pub complete: bool,
 }
@@ -103,7 +103,7 @@ async fn part<L: Ledger>(
                 None if hopeless => scan.ended.push(candidate),
                 None => scan.fresh.push(candidate),
                 Some(end) if now.reached(end) => scan.ended.push(candidate),
-                Some(_) => scan.outstanding += 1,
+                Some(_) => scan.outstanding.push(candidate.wake_at),
             }
         }
         start = page.next;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use punctual_core::clock::Now;
-use punctual_core::decide::{ForDispatch, for_dispatch};
+use punctual_core::decide::{ForDispatch, Handoff, for_dispatch};
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::Destination;
 use punctual_core::ports::{DeadLetters, Ledger, Queue, Time, Written};
@@ -49,7 +49,7 @@ impl<L: Ledger, Q: Queue, D: DeadLetters, T: Time> Settler<'_, L, Q, D, T> {
         for _ in 0..MOST_STEPS {
             let now = time.now()?;
             let due_by = now.lo.plus(self.releaser.rules.horizon);
-            let decision = for_dispatch(&row, now, due_by, self.margin, self.handoff_threshold);
+            let decision = for_dispatch(&row, now, due_by, self.margin, self.handoff());
             let transition = match decision {
                 ForDispatch::Nothing => return Ok(None),
                 ForDispatch::Outstanding => {
@@ -91,6 +91,10 @@ impl<L: Ledger, Q: Queue, D: DeadLetters, T: Time> Settler<'_, L, Q, D, T> {
             }
         }
         Ok(None)
+    }
+
+    fn handoff(&self) -> Handoff {
+        Handoff { threshold: self.handoff_threshold, lease: Some(self.releaser.rules.lease) }
     }
 
     /// A lost attempt goes back to the ledger: this run publishes it again.

@@ -1,6 +1,7 @@
 //! I am the one line that a run leaves behind.
 
 use punctual_adapters::telemetry::metric;
+use punctual_core::admission::{Admission, Budget};
 use punctual_flows::release::Tally;
 use serde::Serialize;
 
@@ -26,6 +27,12 @@ pub struct Summary {
     pub slept: usize,
     /// In flight and in order.
     pub outstanding: usize,
+    /// What could be released, of all active destinations.
+    pub budget: usize,
+    /// Released on a place that is kept for near deadlines.
+    pub reserve_used: usize,
+    /// The longest that a released row waits for its slot beyond its due time, in whole seconds.
+    pub spread_seconds: u64,
     /// Due, but left for a later run: no budget or no time.
     pub left: usize,
     /// Steps that failed and that a later run repeats.
@@ -54,6 +61,9 @@ impl Summary {
         self.buried += other.buried;
         self.slept += other.slept;
         self.outstanding += other.outstanding;
+        self.budget += other.budget;
+        self.reserve_used += other.reserve_used;
+        self.spread_seconds = self.spread_seconds.max(other.spread_seconds);
         self.left += other.left;
         self.failed += other.failed;
         self.oldest_overdue_seconds = self.oldest_overdue_seconds.max(other.oldest_overdue_seconds);
@@ -61,6 +71,13 @@ impl Summary {
         self.pages += other.pages;
         self.read_units += other.read_units;
         self.stopped_early |= other.stopped_early;
+    }
+
+    /// Notes what a destination was given, and what of it was used.
+    pub fn note(&mut self, budget: Budget, admission: &Admission) {
+        self.budget += budget.all;
+        self.reserve_used += admission.reserve_used;
+        self.spread_seconds = self.spread_seconds.max(admission.spread.as_secs());
     }
 
     /// The metrics of this run: every name in [`metric::OF_DISPATCH`].

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use punctual_core::admission::budget;
+use punctual_core::admission::{Candidate, Pace, admit, budget};
 use punctual_core::destination::{Destination, FieldError};
-use punctual_core::id::{Correlation, DeliveryId, DestinationId};
+use punctual_core::id::{Correlation, DestinationId};
 use punctual_core::ports::{Control, Ledger, Queue, Time};
 use punctual_flows::release::{Releaser, Rules, Tally};
 use punctual_flows::{FlowError, chain};
@@ -104,18 +104,28 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
         let mut released = Tally::default();
         let Ok(now) = self.time.now() else { return released };
         let until = now.lo.plus(self.rules.horizon);
-        let mut due: BTreeMap<&DestinationId, Vec<DeliveryId>> = BTreeMap::new();
+        let mut due: BTreeMap<&DestinationId, Vec<Candidate>> = BTreeMap::new();
         for row in items.iter().filter(|item| item.answer == Answer::Created).filter_map(|item| item.row.as_ref()) {
             if row.next_attempt_at <= until {
-                due.entry(&row.destination).or_default().push(row.id.clone());
+                let (id, wake_at, deliver_by) = (row.id.clone(), row.next_attempt_at, row.deliver_by);
+                due.entry(&row.destination).or_default().push(Candidate { id, wake_at, held_until: None, deliver_by });
             }
         }
         let releaser =
             Releaser { ledger: self.ledger, queue: self.queue, time: self.time, rules: self.rules, by: self.by.clone() };
-        for (id, mut ids) in due {
+        for (id, candidates) in due {
             let Some(destination) = destinations.get(id).filter(|d| d.paused.is_none()) else { continue };
-            ids.truncate(budget(destination.capacity(), self.rules.horizon, self.tick, 0, false));
-            match releaser.release(&ids, destination.spec.mode, destination.margin(self.margin)).await {
+            let (mode, margin) = (destination.spec.mode, destination.margin(self.margin));
+            let budget = budget(destination.capacity(), self.rules.horizon, self.tick, 0, false);
+            let pace = Pace {
+                now: now.lo,
+                rate_per_second: destination.spec.rate_per_second,
+                horizon: self.rules.horizon,
+                tick: self.tick,
+                margin,
+                outstanding: &[],
+            };
+            match releaser.release(&admit(candidates, budget, &pace).rows, mode, self.tick, margin).await {
                 Ok(tally) => released.add(tally),
                 Err(error) => tracing::error!(by = %self.by, error = %chain(&error), "a release failed; dispatch does it"),
             }

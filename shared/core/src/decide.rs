@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::acquire::can_start;
-use crate::clock::Now;
+use crate::clock::{MAX_WIDTH, Now};
 use crate::delivery::Delivery;
 use crate::reason::Reason;
 use crate::retry::last_safe_start;
@@ -88,19 +88,38 @@ pub enum ForDispatch {
     Bury,
 }
 
+/// By what the message of a row counts as overdue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handoff {
+    /// When a message counts as overdue that was not rescued before.
+    pub threshold: Duration,
+    /// How long a dispatch run holds a row; none where no run holds one for longer than its lease.
+    pub lease: Option<Duration>,
+}
+
+impl From<Duration> for Handoff {
+    fn from(threshold: Duration) -> Self {
+        Self { threshold, lease: None }
+    }
+}
+
 /// When the message of a `queued` or `deferred` row counts as overdue: after threshold * 2^rescues, or half of the
-/// window that is left, whichever is shorter.
+/// window that is left, whichever is shorter. A row that is held for much longer than the lease waits for its slot: its
+/// message becomes visible then, and is missed from then on.
 #[must_use]
-pub fn overdue_at(row: &Delivery, threshold: Duration, margin: Duration) -> Timestamp {
+pub fn overdue_at(row: &Delivery, handoff: Handoff, margin: Duration) -> Timestamp {
     let since = row.history.last().map_or(row.next_attempt_at, |entry| entry.at.max(row.next_attempt_at));
-    let wait = threshold.saturating_mul(1_u32 << row.rescues.min(16));
+    let slot = handoff.lease.and_then(|lease| row.held_until.filter(|held| *held > since.plus(lease + MAX_WIDTH)));
+    let since = slot.unwrap_or(since);
+    let wait = handoff.threshold.saturating_mul(1_u32 << row.rescues.min(16));
     let window = last_safe_start(row.deliver_by, margin).since(since);
     since.plus(wait.min(window / 2))
 }
 
 /// Decides for dispatch. `due_by` is now plus the horizon, or just now for a row that must wait.
 #[must_use]
-pub fn for_dispatch(row: &Delivery, now: Now, due_by: Timestamp, margin: Duration, threshold: Duration) -> ForDispatch {
+pub fn for_dispatch(row: &Delivery, now: Now, due_by: Timestamp, margin: Duration, handoff: impl Into<Handoff>) -> ForDispatch {
+    let handoff = handoff.into();
     let live = row.lease_may_be_live(now);
     match row.state {
         State::Delivered | State::Cancelled | State::Shadowed => ForDispatch::Nothing,
@@ -116,7 +135,7 @@ pub fn for_dispatch(row: &Delivery, now: Now, due_by: Timestamp, margin: Duratio
                 match row.state {
                     State::Scheduled => ForDispatch::Sleep,
                     State::Dispatching => ForDispatch::Return,
-                    _ if now.reached(overdue_at(row, threshold, margin)) => ForDispatch::Return,
+                    _ if now.reached(overdue_at(row, handoff, margin)) => ForDispatch::Return,
                     _ => ForDispatch::Outstanding,
                 }
             } else {
@@ -124,7 +143,7 @@ pub fn for_dispatch(row: &Delivery, now: Now, due_by: Timestamp, margin: Duratio
                     State::Scheduled if row.next_attempt_at <= due_by => ForDispatch::Claim,
                     State::Scheduled => ForDispatch::Nothing,
                     State::Dispatching => ForDispatch::Rescue,
-                    _ if now.reached(overdue_at(row, threshold, margin)) => ForDispatch::Rescue,
+                    _ if now.reached(overdue_at(row, handoff, margin)) => ForDispatch::Rescue,
                     _ => ForDispatch::Outstanding,
                 }
             }

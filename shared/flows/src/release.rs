@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use punctual_core::acquire::{Acquire, Claimer};
+use punctual_core::admission::{Admitted, held_until};
 use punctual_core::clock::Now;
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::Mode;
-use punctual_core::id::{Correlation, DeliveryId, Owner};
+use punctual_core::id::{Correlation, Owner};
 use punctual_core::message::Message;
 use punctual_core::ports::{Acquired, Ledger, Outgoing, PortError, Queue, Time, Written};
 use punctual_core::reason::Reason;
@@ -91,25 +92,28 @@ impl<L: Ledger, Q: Queue, T: Time> Releaser<'_, L, Q, T> {
         Ok(Claimer { owner, by: self.by.clone(), until: now.hi.plus(self.rules.lease) })
     }
 
-    /// Claims one row that may be due within the horizon, and stamps it by its destination's mode.
+    /// Claims one row that may be due within the horizon, and stamps it by its destination's mode. The claim holds it until
+    /// its slot where that is far off: in the one write that it is anyway.
     ///
     /// # Errors
     /// [`FlowError`] if the clock or the ledger fails; the row is then as it was, or claimed and rescued later.
-    pub async fn claim(&self, id: &DeliveryId, mode: Mode, margin: Duration) -> Result<Acquired, FlowError> {
-        fault::point(Point::BeforeClaim, id);
+    pub async fn claim(&self, row: &Admitted, mode: Mode, tick: Duration, margin: Duration) -> Result<Acquired, FlowError> {
+        fault::point(Point::BeforeClaim, &row.id);
         let now = self.time.now()?;
         let due_by = now.lo.plus(self.rules.horizon);
-        let acquire = Acquire::for_dispatch(id.clone(), self.claimer(now)?, mode, due_by, now, margin);
+        let claimer = Claimer { until: held_until(row, now, self.rules.lease, tick, margin), ..self.claimer(now)? };
+        let acquire = Acquire::for_dispatch(row.id.clone(), claimer, mode, due_by, now, margin);
         Ok(self.ledger.acquire(&acquire).await?)
     }
 
-    /// Publishes claimed rows and marks those that the queue accepted; the others go back to the ledger.
+    /// Publishes claimed rows and marks those that the queue accepted; the others go back to the ledger. A message becomes
+    /// visible when its row is due, and not before the slot of its row in `line`, if it has one there.
     ///
     /// # Errors
     /// [`FlowError::Clock`] if the database's time is not known well enough: nothing was sent.
-    pub async fn publish(&self, rows: Vec<Delivery>, margin: Duration) -> Result<Tally, FlowError> {
+    pub async fn publish(&self, rows: Vec<Delivery>, line: &[Admitted], margin: Duration) -> Result<Tally, FlowError> {
         let now = self.time.now()?;
-        let outgoing: Vec<Outgoing> = rows.iter().map(|row| outgoing(row, now)).collect();
+        let outgoing: Vec<Outgoing> = rows.iter().map(|row| outgoing(row, line, now)).collect();
         rows.iter().for_each(|row| fault::point(Point::Claimed, &row.id));
         let accepted = self.queue.publish(&outgoing).await;
         rows.iter().for_each(|row| fault::point(Point::Published, &row.id));
@@ -157,11 +161,14 @@ impl<L: Ledger, Q: Queue, T: Time> Releaser<'_, L, Q, T> {
     ///
     /// # Errors
     /// [`FlowError::Clock`] if the database's time is not known well enough: what was not claimed stays for dispatch.
-    pub async fn release(&self, ids: &[DeliveryId], mode: Mode, margin: Duration) -> Result<Tally, FlowError> {
+    pub async fn release(&self, line: &[Admitted], mode: Mode, tick: Duration, margin: Duration) -> Result<Tally, FlowError> {
         let mut tally = Tally::default();
-        for chunk in ids.chunks(CHUNK) {
-            let claims: Vec<Result<Acquired, FlowError>> =
-                futures::stream::iter(chunk).map(|id| self.claim(id, mode, margin)).buffer_unordered(CONCURRENCY).collect().await;
+        for chunk in line.chunks(CHUNK) {
+            let claims: Vec<Result<Acquired, FlowError>> = futures::stream::iter(chunk)
+                .map(|row| self.claim(row, mode, tick, margin))
+                .buffer_unordered(CONCURRENCY)
+                .collect()
+                .await;
             let mut rows = Vec::new();
             for claim in claims {
                 match claim {
@@ -172,13 +179,15 @@ impl<L: Ledger, Q: Queue, T: Time> Releaser<'_, L, Q, T> {
                 }
             }
             tally.claimed += rows.len();
-            tally.add(self.publish(rows, margin).await?);
+            tally.add(self.publish(rows, chunk, margin).await?);
         }
         Ok(tally)
     }
 }
 
-fn outgoing(row: &Delivery, now: Now) -> Outgoing {
-    let seconds = invisible_seconds(row.next_attempt_at, now).min(QUEUE_REACH.as_secs());
+fn outgoing(row: &Delivery, line: &[Admitted], now: Now) -> Outgoing {
+    let slot = line.iter().find(|admitted| admitted.id == row.id).map(|admitted| admitted.slot);
+    let visible_at = slot.map_or(row.next_attempt_at, |slot| slot.max(row.next_attempt_at));
+    let seconds = invisible_seconds(visible_at, now).min(QUEUE_REACH.as_secs());
     Outgoing { message: Message::of(row), delay_seconds: u16::try_from(seconds).unwrap_or(900) }
 }

@@ -83,21 +83,30 @@ impl Tables {
     }
 
     fn wake(&self, query: &WakeQuery) -> WakePage {
-        let mut entries: Vec<Candidate> = self
+        let mut entries: Vec<(Timestamp, &Delivery)> = self
             .rows
             .values()
-            .filter(|row| row.lane() == query.lane)
-            .filter_map(|row| {
-                let (held_until, deliver_by) = (row.held_until, row.deliver_by);
-                row.wake_at.map(|wake_at| Candidate { id: row.id.clone(), wake_at, held_until, deliver_by })
-            })
-            .filter(|entry| entry.wake_at <= query.until)
-            .filter(|entry| query.start.as_ref().is_none_or(|start| (entry.wake_at, &entry.id) > (start.wake_at, &start.id)))
+            .filter(|row| row.destination == query.lane.destination && row.shard == query.lane.shard)
+            .filter_map(|row| Some((row.wake_at.filter(|wake_at| *wake_at <= query.until)?, row)))
+            .filter(|(at, row)| query.start.as_ref().is_none_or(|start| (*at, &row.id) > (start.wake_at, &start.id)))
             .collect();
-        entries.sort_by(|a, b| (a.wake_at, &a.id).cmp(&(b.wake_at, &b.id)));
         let limit = usize::try_from(query.limit).unwrap_or(usize::MAX).max(1);
         let more = entries.len() > limit;
-        entries.truncate(limit);
+        let order = |a: &(Timestamp, &Delivery), b: &(Timestamp, &Delivery)| (a.0, &a.1.id).cmp(&(b.0, &b.1.id));
+        if more {
+            entries.select_nth_unstable_by(limit, order);
+            entries.truncate(limit);
+        }
+        entries.sort_unstable_by(order);
+        let mut entries: Vec<Candidate> = entries
+            .into_iter()
+            .map(|(wake_at, row)| Candidate {
+                id: row.id.clone(),
+                wake_at,
+                held_until: row.held_until,
+                deliver_by: row.deliver_by,
+            })
+            .collect();
         let next = entries.last().filter(|_| more).map(|last| Cursor { wake_at: last.wake_at, id: last.id.clone() });
         entries.retain(|entry| query.deadline_by.is_none_or(|by| entry.deliver_by <= by));
         WakePage { candidates: entries, next, read_units: 0.0 }
