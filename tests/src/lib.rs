@@ -10,6 +10,7 @@ pub mod demo;
 pub mod drill;
 pub mod environment;
 pub mod hostile;
+pub mod load;
 pub mod mutants;
 pub mod receiver;
 pub mod stack;
