@@ -148,7 +148,8 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         let taken_back = self.look_at(&settler, &scan.ended, summary).await?;
 
         let outstanding = summary.outstanding + taken_back;
-        // What was looked at and is in order, or was taken back, is due now.
+        // What was looked at and is in order, or was taken back, is out as well, and due when the index says.
+        scan.outstanding.extend(scan.ended.iter().map(|candidate| candidate.wake_at));
         scan.outstanding.resize(outstanding, now.lo);
         let budget = budget(destination.capacity(), self.rules.horizon, self.tick, outstanding, scan.complete);
         let waiting = scan.fresh.len();

@@ -122,7 +122,7 @@ pub fn play(scenario: &Scenario) -> Result<Report> {
         // All rows are looked through once a virtual second, not at every instant.
         if now >= looked.plus(Duration::from_secs(1)) {
             looked = now;
-            if now >= end || world.ledger.rows().iter().all(|row| ended(row.state)) {
+            if now >= end || world.ledger.all(|row| ended(row.state)) {
                 break;
             }
         }

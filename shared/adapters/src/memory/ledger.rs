@@ -37,6 +37,11 @@ impl MemoryLedger {
         locked(&self.tables).rows.values().cloned().collect()
     }
 
+    /// Whether every row is as wanted; nothing is copied.
+    pub fn all(&self, wanted: impl Fn(&Delivery) -> bool) -> bool {
+        locked(&self.tables).rows.values().all(wanted)
+    }
+
     /// Puts a row as it is, whatever was there.
     pub fn put_row(&self, row: Delivery) {
         locked(&self.tables).rows.insert(row.id.clone(), row);

@@ -1,6 +1,6 @@
 //! I am the queues in memory. I know no clock: a test says what time it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -22,6 +22,10 @@ struct State {
     now: Timestamp,
     published: u64,
     messages: BTreeMap<u64, Held>,
+    /// Messages by the instant until which they are hidden; each message is here or in `visible`.
+    hidden: BTreeSet<(Timestamp, u64)>,
+    /// Messages whose instant has come.
+    visible: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -52,10 +56,18 @@ impl MemoryQueue {
     /// An empty queue at this time.
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
-        Self { state: Mutex::new(State { now, published: 0, messages: BTreeMap::new() }) }
+        Self {
+            state: Mutex::new(State {
+                now,
+                published: 0,
+                messages: BTreeMap::new(),
+                hidden: BTreeSet::new(),
+                visible: BTreeSet::new(),
+            }),
+        }
     }
 
-    /// Sets what time it is.
+    /// Sets what time it is; never earlier than it was.
     pub fn set_now(&self, now: Timestamp) {
         locked(&self.state).now = now;
     }
@@ -65,27 +77,39 @@ impl MemoryQueue {
     pub fn receive(&self, most: usize, visibility: Duration) -> Vec<Received> {
         let mut state = locked(&self.state);
         let now = state.now;
-        let visible = state.messages.iter_mut().filter(|(_, held)| held.visible_at <= now).take(most);
-        visible
-            .map(|(number, held)| {
-                held.visible_at = now.plus(visibility);
-                held.receives = held.receives.saturating_add(1);
-                Received {
-                    id: held.id.clone(),
-                    receipt: format!("{number}.{}", held.receives),
-                    body: held.body.clone(),
-                    receives: held.receives,
-                    first_received_at: *held.first_received_at.get_or_insert(now),
-                }
-            })
-            .collect()
+        while let Some((at, number)) = state.hidden.pop_first() {
+            if at > now {
+                state.hidden.insert((at, number));
+                break;
+            }
+            state.visible.insert(number);
+        }
+        let mut received = Vec::new();
+        while received.len() < most {
+            let Some(number) = state.visible.first().copied() else { break };
+            let until = now.plus(visibility);
+            state.hide(number, until);
+            let Some(held) = state.messages.get_mut(&number) else { continue };
+            held.receives = held.receives.saturating_add(1);
+            received.push(Received {
+                id: held.id.clone(),
+                receipt: format!("{number}.{}", held.receives),
+                body: held.body.clone(),
+                receives: held.receives,
+                first_received_at: *held.first_received_at.get_or_insert(now),
+            });
+        }
+        received
     }
 
     /// Deletes a message. A receipt of an earlier receive succeeds without an effect, as at SQS.
     pub fn delete(&self, receipt: &str) {
         let mut state = locked(&self.state);
         if let Some(number) = state.holding(receipt) {
-            state.messages.remove(&number);
+            if let Some(held) = state.messages.remove(&number) {
+                state.hidden.remove(&(held.visible_at, number));
+                state.visible.remove(&number);
+            }
         }
     }
 
@@ -98,6 +122,16 @@ impl MemoryQueue {
 }
 
 impl State {
+    /// Hides a message until this instant, wherever it was.
+    fn hide(&mut self, number: u64, until: Timestamp) {
+        self.visible.remove(&number);
+        if let Some(held) = self.messages.get_mut(&number) {
+            self.hidden.remove(&(held.visible_at, number));
+            held.visible_at = until;
+            self.hidden.insert((until, number));
+        }
+    }
+
     /// The message that this receipt still holds.
     fn holding(&self, receipt: &str) -> Option<u64> {
         let (number, receives) = receipt.split_once('.')?;
@@ -119,6 +153,7 @@ impl Queue for MemoryQueue {
                 let body = outgoing.message.body();
                 let held = Held { id: id.clone(), body, visible_at, receives: 0, first_received_at: None };
                 state.messages.insert(number, held);
+                state.hidden.insert((visible_at, number));
                 state.published += 1;
             }
             results.push(id.map_err(|e| PortError::Refused { what: "publish", source: Box::new(e) }));
@@ -129,9 +164,9 @@ impl Queue for MemoryQueue {
     async fn hide(&self, receipt: &str, seconds: u32) -> Result<(), PortError> {
         let mut state = locked(&self.state);
         let until = state.now.plus(Duration::from_secs(seconds.into()));
-        let held = state.holding(receipt).and_then(|number| state.messages.get_mut(&number));
-        let held = held.ok_or_else(|| PortError::Refused { what: "hide", source: "the message is not in flight".into() })?;
-        held.visible_at = until;
+        let number = state.holding(receipt);
+        let number = number.ok_or_else(|| PortError::Refused { what: "hide", source: "the message is not in flight".into() })?;
+        state.hide(number, until);
         Ok(())
     }
 }
