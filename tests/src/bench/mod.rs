@@ -7,6 +7,7 @@
 //! hostile receivers cost at the same time is counted by this binary's allocator. The pace at which a receiver is called is
 //! counted at the receiver.
 
+pub mod admission;
 pub mod bytes;
 pub mod calls;
 pub mod cost;
@@ -32,6 +33,8 @@ use crate::hostile::{self, Hostile};
 pub const WRITE_UNITS_GOAL: f64 = 10.0;
 /// The most bytes of the row of a first-try delivery.
 pub const ROW_BYTES_GOAL: f64 = 1_024.0;
+/// The most seconds that 12,000 deliveries may take that are due at once at 100 calls a second: 5 % more than it takes at best.
+pub const ADMISSION_SECONDS_GOAL: f64 = 126.0;
 /// The most heap that ten hostile calls may hold at the same time, in bytes: ten times the bound of one.
 pub const HOSTILE_PEAK_GOAL: f64 = 10_485_760.0;
 /// The most calls of a second, over rate and burst.
@@ -82,6 +85,18 @@ pub async fn run() -> Result<Vec<Figure>> {
         report::print_pace(course, &pace);
         figures.extend(pace_figures(&pace, if batch == 1 { "_batch_1" } else { "" }));
     }
+    println!("\n12,000 deliveries due at once at 100 calls a second, in real time: about two and a half minutes");
+    let admission = admission::measure().await?;
+    figures.push(Figure::new("admission_12000_seconds", admission.seconds, "s", Some(ADMISSION_SECONDS_GOAL)));
+    figures.push(Figure::new(
+        "admission_12000_write_units_per_delivery",
+        admission.write_units,
+        "write units",
+        Some(WRITE_UNITS_GOAL),
+    ));
+    figures.push(Figure::new("admission_12000_receives_per_delivery", admission.receives, "messages", None));
+    figures.push(Figure::new("admission_12000_fullest_second", admission.fullest_second, "calls", None));
+    figures.push(Figure::new("admission_12000_missed_deadlines", admission.missed, "deliveries", Some(0.0)));
 
     report::print_figures(&figures);
     let path = crate::stack::root().join("target/bench.jsonl");

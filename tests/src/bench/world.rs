@@ -52,10 +52,14 @@ pub(super) struct World {
     sqs: aws_sdk_sqs::Client,
     queue: Sqs,
     clock: DatabaseClock,
-    rules: Rules,
-    tick: Duration,
-    margin: Duration,
-    handoff_threshold: Duration,
+    /// How dispatch releases: the template's defaults, as all that follow.
+    pub(super) rules: Rules,
+    /// From one tick to the next.
+    pub(super) tick: Duration,
+    /// The safety margin.
+    pub(super) margin: Duration,
+    /// When a message counts as overdue.
+    pub(super) handoff_threshold: Duration,
     /// What calls to the ledger table cost.
     pub(super) ledger_meter: Arc<Meter>,
     /// What calls to the control table cost.
@@ -121,16 +125,23 @@ impl World {
         DynamoLedger::new(self.dynamodb.clone(), LEDGER).with_meter(self.ledger_meter.clone())
     }
 
-    fn control(&self) -> DynamoControl {
+    /// The control table, metered.
+    pub(super) fn control(&self) -> DynamoControl {
         DynamoControl::new(self.dynamodb.clone(), CONTROL).with_meter(self.control_meter.clone())
     }
 
-    fn by() -> Result<Correlation> {
+    /// Who does it.
+    pub(super) fn by() -> Result<Correlation> {
         // Longer than a request id's token, as long as the field takes.
         Correlation::new("c".repeat(Correlation::MAX)).context("a correlation id")
     }
 
     fn time(&self) -> InvocationTime {
+        self.time_for(INVOCATION)
+    }
+
+    /// The time of an invocation that may take so long.
+    pub(super) fn time_for(&self, timeout: Duration) -> InvocationTime {
         let client = self.dynamodb.clone();
         let probe: Probe = Arc::new(move || {
             let request = client.get_item().table_name(CONTROL);
@@ -140,7 +151,7 @@ impl World {
                 let _ = request.send().await;
             })
         });
-        let ends = machine_time().plus(INVOCATION).as_millis();
+        let ends = machine_time().plus(timeout).as_millis();
         InvocationTime::begin(&self.clock, probe, u64::try_from(ends).unwrap_or_default())
     }
 

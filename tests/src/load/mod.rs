@@ -58,10 +58,20 @@ pub struct Scenario {
     pub consumers: usize,
     /// The receiver.
     pub receiver: Behaviour,
-    /// The first tick comes so long before `due`; the others follow every minute.
+    /// So many deliveries more were due two ticks before the first one: the destination has proven itself. They are not
+    /// in the report's rows.
+    pub warm_up: usize,
+    /// The first tick that counts comes so long before `due`; the others follow every minute.
     pub first_tick: Duration,
     /// What has not ended so long after `due` is reported as it is.
     pub give_up: Duration,
+}
+
+impl Scenario {
+    /// Two ticks before the first one that counts.
+    fn begin(&self) -> Timestamp {
+        self.due.minus(self.first_tick + TICK * 2)
+    }
 }
 
 struct World {
@@ -80,7 +90,7 @@ struct World {
 /// # Errors
 /// If the scenario's destination is no specification, or a run of dispatch fails as a whole.
 pub fn play(scenario: &Scenario) -> Result<Report> {
-    let begin = scenario.due.minus(scenario.first_tick);
+    let begin = scenario.begin();
     let clock = Clock::new(begin);
     let world = Arc::new(World {
         receiver: Receiver::new(clock.clone(), scenario.receiver.clone()),
@@ -134,7 +144,7 @@ pub fn play(scenario: &Scenario) -> Result<Report> {
     let runs = runs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     Ok(Report {
         due: scenario.due,
-        rows: world.ledger.rows(),
+        rows: world.ledger.rows().into_iter().filter(|row| row.deliver_after == scenario.due).collect(),
         calls: world.receiver.calls(),
         runs,
         received: world.received.load(Ordering::Relaxed),
@@ -154,7 +164,9 @@ async fn set_up(world: &World, scenario: &Scenario) -> Result<()> {
     let destination = Destination { spec: serde_json::from_value(spec)?, version: 1, paused: None, changed };
     let shards = usize::from(destination.spec.shards);
     ensure!(world.control.put_destination(&destination, 0).await? == Stored::Done, "the destination is there already");
-    for (n, window) in scenario.windows.iter().enumerate() {
+    let warm_up = std::iter::repeat_n((scenario.begin(), Duration::from_secs(3_600)), scenario.warm_up);
+    let all = warm_up.chain(scenario.windows.iter().map(|window| (scenario.due, *window)));
+    for (n, (deliver_after, window)) in all.enumerate() {
         let parts = IdentityParts {
             tenant: "acme".into(),
             subscriber: format!("s{n:05}"),
@@ -162,7 +174,7 @@ async fn set_up(world: &World, scenario: &Scenario) -> Result<()> {
             reminder_kind: "first".into(),
         };
         let (id, body) = (DeliveryId::derive(&parts), format!("{{\"n\":{n}}}").into_bytes());
-        let (deliver_after, deliver_by) = (scenario.due, scenario.due.plus(*window));
+        let deliver_by = deliver_after.plus(window);
         let new = NewDelivery {
             idempotency_key: IdempotencyKey::from(&id),
             reference: Reference::new(format!("c{n:05}"))?,
@@ -229,7 +241,8 @@ async fn consume(world: &World, number: usize) {
     }
 }
 
-fn event(received: &[Received]) -> Value {
+/// A batch as Lambda hands it over.
+pub(crate) fn event(received: &[Received]) -> Value {
     let record = |message: &Received| {
         json!({
             "messageId": message.id.as_str(),

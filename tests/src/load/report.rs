@@ -1,6 +1,6 @@
 //! I am what a scenario came to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use punctual_core::delivery::Delivery;
@@ -51,15 +51,7 @@ impl Report {
     /// The most calls that began within any one second.
     #[must_use]
     pub fn fullest_second(&self) -> usize {
-        let mut first = 0;
-        let mut most = 0;
-        for (n, call) in self.calls.iter().enumerate() {
-            while self.calls.get(first).is_some_and(|start| start.at.plus(Duration::from_secs(1)) <= call.at) {
-                first += 1;
-            }
-            most = most.max(n + 1 - first);
-        }
-        most
+        fullest_second(self.calls.iter().map(|call| call.at))
     }
 
     /// When each key was first accepted.
@@ -104,4 +96,19 @@ impl Report {
                 / f64::from(u32::try_from(self.rows.len().max(1)).unwrap_or(u32::MAX)),
         )
     }
+}
+
+/// The most of these instants, in order, that any one second holds.
+#[must_use]
+pub fn fullest_second(began: impl Iterator<Item = Timestamp>) -> usize {
+    let mut second = VecDeque::new();
+    let mut most = 0;
+    for at in began {
+        while second.front().is_some_and(|first: &Timestamp| first.plus(Duration::from_secs(1)) <= at) {
+            second.pop_front();
+        }
+        second.push_back(at);
+        most = most.max(second.len());
+    }
+    most
 }

@@ -1,6 +1,7 @@
 //! What one delivery costs: consumed capacity as dynoxide counts it, and the bytes of the row at each step.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use punctual_adapters::dynamodb::row::row_bytes;
 use punctual_adapters::dynamodb::{DynamoLedger, Meter};
@@ -12,6 +13,7 @@ use punctual_core::ports::{Acquired, Created, Ledger as _, Written};
 use punctual_core::transition::{self, Stamp};
 
 use punctual_core::acquire::{Acquire, Claimer};
+use punctual_core::admission::{Admitted, held_until};
 use punctual_core::clock::Now;
 
 use crate::rows::{MARGIN, at, called, claimer, content, parts, row, stamp, terms};
@@ -63,11 +65,7 @@ fn longest_payload() -> Payload {
 }
 
 fn longest_call() -> Called {
-    Called {
-        took: std::time::Duration::from_millis(19_999),
-        key_ids: "2026-key-a,2026-key-b,2026-key-c".into(),
-        ..called(3, 200)
-    }
+    Called { took: Duration::from_millis(19_999), key_ids: "2026-key-a,2026-key-b,2026-key-c".into(), ..called(3, 200) }
 }
 
 struct Bill {
@@ -91,8 +89,8 @@ impl Bill {
     }
 }
 
-/// A delivery that succeeds at the first try, from creation to outcome.
-async fn first_try(case: &str, migrated: bool) -> f64 {
+/// A delivery that succeeds at the first try, from creation to outcome; `slot` is its place in the line, in seconds.
+async fn first_try(case: &str, migrated: bool, slot: i64) -> f64 {
     let world = worlds::dynoxide(case).await;
     let meter = Arc::new(Meter::default());
     let ledger = DynamoLedger::new(world.client.clone(), &world.ledger_table).with_meter(meter.clone());
@@ -103,9 +101,13 @@ async fn first_try(case: &str, migrated: bool) -> f64 {
     bill.step("created", Some(&row));
     let claim = |seconds, until| (Now::exactly(at(seconds)), longest_claimer(until));
     let (now, claimer) = claim(1, 60);
+    let line = Admitted { id: row.id.clone(), due: at(0), slot: at(slot), deliver_by: row.deliver_by };
+    let lease = Duration::from_secs(59);
+    let claimer = Claimer { until: held_until(&line, now, lease, Duration::from_secs(60), MARGIN), ..claimer };
     let acquire = Acquire::for_dispatch(row.id.clone(), claimer, Mode::Live, at(150), now, MARGIN);
     let Acquired::Won(claimed) = ledger.acquire(&acquire).await.unwrap() else { panic!("won") };
     row = *claimed;
+    assert_eq!(row.held_until, Some(at(slot.max(60))));
     bill.step("claimed", Some(&row));
     let message = MessageId::new("m".repeat(36)).expect("a message id");
     let queued = transition::queued(&row, message, &longest_stamp(2)).expect("queued");
@@ -130,14 +132,21 @@ async fn first_try(case: &str, migrated: bool) -> f64 {
 
 #[tokio::test]
 async fn a_first_try_delivery_stays_within_ten_write_units() {
-    let total = first_try("capacity", false).await;
+    let total = first_try("capacity", false, 0).await;
     assert!(total <= BUDGET, "{total} write units");
+}
+
+/// A place in the line is written by the claim that is made anyway.
+#[tokio::test]
+async fn a_hold_until_a_slot_costs_nothing() {
+    let (plain, spread) = (first_try("capacity_now", false, 0).await, first_try("capacity_spread", false, 140).await);
+    assert!((spread - plain).abs() < f64::EPSILON, "{spread} instead of {plain} write units");
 }
 
 /// Not within the budget: its creation is a transaction of three items, which costs twice.
 #[tokio::test]
 async fn a_migrated_delivery_pays_for_its_transaction_once() {
-    let (plain, migrated) = (first_try("capacity_plain", false).await, first_try("capacity_migrated", true).await);
+    let (plain, migrated) = (first_try("capacity_plain", false, 0).await, first_try("capacity_migrated", true, 0).await);
     println!("a migrated delivery costs {} write units more", migrated - plain);
     assert!(migrated - plain <= 8.0, "{migrated} after {plain}");
 }
