@@ -50,7 +50,8 @@ const GIVE_UP: Duration = Duration::from_secs(180);
 pub struct Admission {
     /// From the due time to the last accepted call.
     pub seconds: f64,
-    /// Write units of the ledger per delivery, its creation included.
+    /// Write units of the ledger per delivery, its creation included, and marks that came after deliver's claim: they are
+    /// refused, and billed all the same.
     pub write_units: f64,
     /// Messages received per delivery.
     pub receives: f64,

@@ -159,7 +159,6 @@ pub(super) fn spread(n: u64) -> f64 {
     let mut z = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    #[expect(clippy::cast_possible_truncation, reason = "32 bits are left")]
     let bits = ((z ^ (z >> 31)) >> 32) as u32;
     f64::from(bits) / (f64::from(u32::MAX) + 1.0)
 }

@@ -105,11 +105,10 @@ impl MemoryQueue {
     /// Deletes a message. A receipt of an earlier receive succeeds without an effect, as at SQS.
     pub fn delete(&self, receipt: &str) {
         let mut state = locked(&self.state);
-        if let Some(number) = state.holding(receipt) {
-            if let Some(held) = state.messages.remove(&number) {
-                state.hidden.remove(&(held.visible_at, number));
-                state.visible.remove(&number);
-            }
+        let number = state.holding(receipt);
+        if let Some((number, held)) = number.and_then(|number| Some((number, state.messages.remove(&number)?))) {
+            state.hidden.remove(&(held.visible_at, number));
+            state.visible.remove(&number);
         }
     }
 
