@@ -94,6 +94,9 @@ fn refusal(function: &str, event: &RawValue) -> Option<FieldError> {
         "inspect" if event.get().contains("\"shadow_report\"") => {
             punctual_inspect::shadow::read(event).err().map(|errors| errors.into_iter().next().expect("an error"))
         }
+        "inspect" if event.get().contains("\"capacity\"") => {
+            punctual_inspect::capacity::read(event).err().map(|errors| errors.into_iter().next().expect("an error"))
+        }
         "inspect" => punctual_flows::input::action(event, &["explain"])
             .and_then(|_| strict::<ExplainInput>(event, ""))
             .and_then(|input| {
@@ -198,6 +201,8 @@ fn events_name_what_other_events_make() {
             }
         }
     }
+    let capacity = punctual_inspect::capacity::read(&events()["inspect.capacity"].raw).expect("an input");
+    assert!(destinations.contains_key(&capacity.destination_id.expect("one")));
     let explain = |name: &str| strict::<ExplainInput>(&events()[name].raw, "").expect("an input");
     assert_eq!(explain("inspect.explain-by-id").delivery_id.as_ref(), Some(one));
     let i = explain("inspect.explain-by-identity").identity.expect("an identity");

@@ -13,6 +13,8 @@
 mod ahead;
 #[path = "flows/answers.rs"]
 mod answers;
+#[path = "flows/capacity.rs"]
+mod capacity;
 #[path = "flows/crash.rs"]
 mod crash;
 #[path = "flows/ends.rs"]

@@ -1,5 +1,7 @@
 //! I am inspect: I answer questions from the ledger, and I change nothing.
 
+pub mod capacity;
+mod capacity_text;
 pub mod shadow;
 
 use std::time::Duration;
@@ -13,6 +15,8 @@ use punctual_flows::FlowError;
 use punctual_flows::input::{action, strict};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+use crate::capacity::CapacityReport;
 
 /// The `explain` action: exactly one of the three.
 #[derive(Debug, Deserialize)]
@@ -62,6 +66,9 @@ pub struct Response {
     /// What a shadow run proves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<Verdict>,
+    /// What falls due against what can be called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityReport>,
     /// What is wrong with the question.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
@@ -73,7 +80,11 @@ impl Response {
     }
 
     fn wrong(errors: Vec<FieldError>) -> Self {
-        Self { ok: false, text: Vec::new(), deliveries: Vec::new(), report: None, errors }
+        Self { ok: false, errors, ..Self::answered(Vec::new()) }
+    }
+
+    fn answered(text: Vec<String>) -> Self {
+        Self { ok: true, text, deliveries: Vec::new(), report: None, capacity: None, errors: Vec::new() }
     }
 }
 
@@ -96,8 +107,9 @@ impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
     /// # Errors
     /// [`FlowError`] if the ledger or the database's time cannot be had.
     pub async fn handle(&self, event: &RawValue) -> Result<Response, FlowError> {
-        match action(event, &["explain", "shadow_report"]) {
+        match action(event, &["explain", "shadow_report", "capacity"]) {
             Ok("shadow_report") => self.shadow_report(event).await,
+            Ok("capacity") => self.capacity(event).await,
             Ok(_) => match strict::<ExplainInput>(event, "") {
                 Ok(input) => self.explain(input).await,
                 Err(error) => Ok(Response::refused(error)),
@@ -134,6 +146,6 @@ impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
             return Ok(Response::refused(FieldError::new("not_found", field, "a delivery that the ledger has")));
         }
         let text = deliveries.first().map(text).unwrap_or_default().lines().map(str::to_owned).collect();
-        Ok(Response { ok: true, text, deliveries, report: None, errors: Vec::new() })
+        Ok(Response { deliveries, ..Response::answered(text) })
     }
 }

@@ -88,7 +88,8 @@ impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
                 return Ok(Response::refused(FieldError::new("too_much", "until", message)));
             }
         };
-        Ok(Response { ok: true, text: text(&input, &verdict), deliveries: Vec::new(), report: Some(verdict), errors: Vec::new() })
+        let lines = text(&input, &verdict);
+        Ok(Response { report: Some(verdict), ..Response::answered(lines) })
     }
 
     async fn judge(

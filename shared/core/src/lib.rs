@@ -15,6 +15,7 @@ pub mod admission;
 pub mod attempt;
 pub mod breaker;
 pub mod calendar;
+pub mod capacity;
 pub mod clock;
 pub mod dead_letter;
 pub mod decide;
