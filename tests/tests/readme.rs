@@ -4,6 +4,9 @@
 #[path = "model/bounds.rs"]
 #[expect(dead_code, unreachable_pub, reason = "shared with the model, which uses the rest")]
 mod bounds;
+#[path = "limits/bounds.rs"]
+#[expect(unreachable_pub, reason = "shared with the models of limiter and breaker")]
+mod limits;
 
 use punctual_core::state::State;
 use punctual_tests::stack::root;
@@ -41,6 +44,27 @@ fn the_models_bound_is_the_one_it_explores() {
         ATTEMPTS.to_string(),
         format!("{WRITES}; {ZOMBIES}"),
         format!("{thousands}; {DEPTH}"),
+    ];
+    assert_eq!(values, expected);
+}
+
+#[test]
+fn the_limits_models_bounds_are_those_they_explore() {
+    use limits::{AGREEING, BATCHES, BOOKINGS, BREAKER, CONSUMERS, Found, PROBES, SKEWED};
+    let readme = read("README.md");
+    let (_, rest) = readme.split_once("<!-- limits").expect("the table's begin");
+    let (table, _) = rest.split_once("<!-- /limits -->").expect("the table's end");
+    let values: Vec<&str> = table.lines().skip(3).filter_map(|line| line.split('|').nth(2)).map(str::trim).collect();
+    let grouped = |n: usize| match (n / 1_000_000, n / 1_000 % 1_000, n % 1_000) {
+        (0, thousands, rest) => format!("{thousands},{rest:03}"),
+        (millions, thousands, rest) => format!("{millions},{thousands:03},{rest:03}"),
+    };
+    let found = |found: Found| format!("{}; {}", grouped(found.states), found.depth);
+    let expected = [
+        format!("{CONSUMERS}; {BOOKINGS}"),
+        format!("{} and {}", found(AGREEING), found(SKEWED)),
+        format!("{BATCHES}; {PROBES}"),
+        found(BREAKER),
     ];
     assert_eq!(values, expected);
 }

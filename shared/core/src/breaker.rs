@@ -64,7 +64,7 @@ pub struct Reach {
 }
 
 /// What one call says about whether its receiver can be reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Heard {
     /// It answered, whatever it said.
     Answer,

@@ -62,7 +62,7 @@ pub struct Limit {
 }
 
 /// What the stored number must be for a booking to apply, and what it becomes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Move {
     /// It is between `from` and `to` (inclusive), and grows by `by`.
     Add {
