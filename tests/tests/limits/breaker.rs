@@ -11,8 +11,8 @@ use crate::row::Row;
 
 /// A probe's lease from its decision on, in ticks: the invocation's end and the clock bound.
 const LEASE: i8 = 2;
-/// What may be released at a time, whatever the room is: as many as there are batches.
-const MOST_OUT: u8 = BATCHES as u8;
+/// What may be released at a time, whatever the room is: one for each batch.
+const MOST_OUT: u8 = 2;
 
 /// A row that was read, and whether it is still the stored one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
