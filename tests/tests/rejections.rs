@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use aws_lambda_events::event::sqs::SqsEvent;
 use punctual_adapters::memory::{MemoryControl, MemoryLedger, MemoryQueue};
+use punctual_core::breaker::Reach;
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane};
@@ -131,6 +132,14 @@ impl Control for Shared {
 
     async fn move_limit(&self, key: &Key, write: Move) -> Result<Moved, PortError> {
         self.table.move_limit(key, write).await
+    }
+
+    async fn reaches(&self) -> Result<Vec<(DestinationId, Reach)>, PortError> {
+        self.table.reaches().await
+    }
+
+    async fn note_reach(&self, id: &DestinationId, reach: &Reach) -> Result<Stored, PortError> {
+        self.table.note_reach(id, reach).await
     }
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {

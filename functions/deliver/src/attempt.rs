@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use punctual_adapters::webhook::{HeaderInput, headers};
 use punctual_core::acquire::can_start;
+use punctual_core::breaker::Heard;
 use punctual_core::clock::Now;
 use punctual_core::delivery::{Delivery, Payload};
 use punctual_core::destination::Destination;
@@ -23,6 +24,7 @@ use punctual_flows::fault::{self, Point};
 use punctual_flows::guarded::{read_until, write_until};
 use punctual_flows::{FlowError, chain};
 
+use crate::batch::Known;
 use crate::pause::Outcome;
 use crate::tally::Tally;
 use crate::{Deliver, Disposition};
@@ -63,10 +65,12 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         destination: &Destination,
         terms: &Terms<'_>,
         begun: Begun,
+        known: &Known,
         tally: &mut Tally,
     ) -> Result<Disposition, FlowError> {
         fault::point(Point::Delivering, &row.id);
         let called = self.call(&row, destination, begun, tally).await;
+        known.lines.heard(&row.destination, Heard::of(&called.result));
         fault::point(Point::Called, &row.id);
         let now = begun.stamp(self.time, &self.by).now;
         let class = classify(&called.result, &destination.spec.classes, now);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use futures::future::{Either, join_all, select};
 use punctual_core::destination::Destination;
-use punctual_core::id::DestinationId;
+use punctual_core::id::{Correlation, DestinationId};
 use punctual_core::message::{Message, MessageError};
 use punctual_core::ports::{Control, DeadLetters, Ledger, PortError, Queue, Secrets, Time, Watched, Webhook};
 use punctual_core::rejections::Rejections;
@@ -16,6 +16,7 @@ use punctual_core::time::Timestamp;
 use punctual_flows::chain;
 use punctual_flows::release::invisible_seconds;
 
+use crate::reach::Lines;
 use crate::slots::Office;
 use crate::tally::Tally;
 use crate::{Deliver, Disposition};
@@ -40,6 +41,8 @@ pub struct Known {
     pub unreadable: BTreeSet<DestinationId>,
     /// How their receivers answered last, where a rejection was among it.
     pub rejections: BTreeMap<DestinationId, Rejections>,
+    /// How they have been reached lately, and what this batch has heard since.
+    pub lines: Lines,
     /// The switches, as of now.
     pub settings: Settings,
     /// Where slots of their rates are booked.
@@ -47,7 +50,9 @@ pub struct Known {
 }
 
 impl Known {
-    fn learn(&mut self, watched: Watched) {
+    /// Learns what was read.
+    pub(crate) fn learn(&mut self, watched: Watched, by: &Correlation) {
+        self.lines.learn(&watched.destinations, watched.reach, by);
         self.destinations.extend(watched.destinations.into_iter().map(|d| (d.spec.id.clone(), d)));
         self.rejections.extend(watched.rejections);
         self.settings = watched.settings;
@@ -122,11 +127,11 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     async fn known(&self, ids: &[DestinationId]) -> Result<Known, PortError> {
         let mut known = Known::default();
         match self.control.watch(ids).await {
-            Ok(watched) => known.learn(watched),
+            Ok(watched) => known.learn(watched, &self.by),
             Err(PortError::Corrupt { .. }) => {
                 for id in ids.iter().collect::<BTreeSet<_>>() {
                     match self.control.watch(std::slice::from_ref(id)).await {
-                        Ok(watched) => known.learn(watched),
+                        Ok(watched) => known.learn(watched, &self.by),
                         Err(error @ PortError::Corrupt { .. }) => {
                             tracing::error!(by = %self.by, destination_id = %id, error = %error, "a destination cannot be read");
                             known.unreadable.insert(id.clone());
@@ -142,11 +147,14 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
 
     /// A batch is answered in time, noted or not.
     async fn note_in_time(&self, known: &Known, tally: &mut Tally) {
-        if tally.outcomes.is_empty() {
+        if tally.outcomes.is_empty() && !known.lines.has_heard() {
             return;
         }
         let budget = self.time.time_left().saturating_sub(NOTE_RESERVE).min(NOTE_MOST);
-        let note = pin!(self.note(known, tally));
+        let note = pin!(async {
+            self.note_reach(known, tally).await;
+            self.note(known, tally).await;
+        });
         if let Either::Right(_) = select(note, pin!(self.time.pause(budget))).await {
             tracing::error!(by = %self.by, "what the receivers answered could not be noted within the invocation");
         }

@@ -2,12 +2,14 @@
 //!
 //! A batch is [`batch`]; one record goes through [`record`] (parse, destination, deadline, a slot of the rate, claim), then [`attempt`]
 //! (payload, secrets, the call, one write that records and releases), and is acknowledged last. The row decides; the
-//! message is a hint. What the calls say about their receivers is [`pause`]'s business. One slow or broken record never takes its batch along.
+//! message is a hint. What the calls say about their receivers is the business of [`pause`] and
+//! [`reach`]. One slow or broken record never takes its batch along.
 
 pub mod attempt;
 pub mod batch;
 pub mod measure;
 pub mod pause;
+pub mod reach;
 pub mod record;
 pub mod slots;
 pub mod tally;

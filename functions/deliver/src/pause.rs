@@ -17,9 +17,9 @@ use crate::batch::Known;
 use crate::tally::Tally;
 
 /// A write loses at most so many races. Each round somebody's write succeeds, and a pause ends the race for all.
-const MOST_TRIES: u32 = 20;
+pub(crate) const MOST_TRIES: u32 = 20;
 /// The longest wait before a lost race is tried again.
-const SPREAD: Duration = Duration::from_millis(50);
+pub(crate) const SPREAD: Duration = Duration::from_millis(50);
 
 /// What one call came to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use punctual_core::acquire::{Acquire, Claimer, can_start};
+use punctual_core::breaker::Gate;
 use punctual_core::clock::Now;
 use punctual_core::dead_letter::DeadLetter;
-use punctual_core::decide::{ForDeliver, for_deliver};
+use punctual_core::decide::{Barrier, ForDeliver, for_deliver};
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::{Destination, OnUnknown};
 use punctual_core::id::{DeliveryId, Owner};
@@ -69,6 +70,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         // A claim takes the very attempt that its message names: past the policy's budget the row must say what was granted.
         let hint_is_good = record.receive_count <= 1
             && destination.paused.is_none()
+            && known.lines.gate(&message.destination_id, now) == Gate::Closed
             && message.attempt <= destination.spec.retry.attempts
             && can_start(message.deliver_by, margin, now);
         let row = if hint_is_good {
@@ -77,10 +79,16 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                 tally.waiting += 1;
                 return Ok(later);
             }
-            match self.ready(destination, record, message.deliver_by, known, tally).await? {
+            // Other records of this batch may have found meanwhile that nobody answers: no slot is booked for that.
+            let closed = |now| known.lines.gate(&message.destination_id, now) == Gate::Closed;
+            let ready = if closed(self.time.now()?) {
+                self.ready(destination, record, message.deliver_by, known, tally).await?
+            } else {
+                Ready::Return
+            };
+            match ready {
                 Ready::Later(later) => return Ok(later),
-                Ready::Return => self.read(&message.delivery_id).await?,
-                Ready::Claim(now) => {
+                Ready::Claim(now) if closed(now) => {
                     let begun = Begun { now, left: self.time.time_left() };
                     let claimer = self.claimer(now)?;
                     let acquire = Acquire::for_deliver(message.delivery_id.clone(), message.attempt, claimer, now, margin);
@@ -90,12 +98,13 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                         }
                         Acquired::Won(row) => {
                             let terms = self.terms(destination, record, known, now);
-                            return self.attempt(*row, destination, &terms, begun, tally).await;
+                            return self.attempt(*row, destination, &terms, begun, known, tally).await;
                         }
                         Acquired::Refused(row) => Some(*row),
                         Acquired::Absent => None,
                     }
                 }
+                Ready::Claim(_) | Ready::Return => self.read(&message.delivery_id).await?,
             }
         } else {
             self.read(&message.delivery_id).await?
@@ -119,7 +128,12 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         let margin = destination.margin(self.margin);
         for _ in 0..MOST_STEPS {
             let mut now = self.time.now()?;
-            let decide = |now| for_deliver(&row, now, margin, destination.paused.is_some(), destination.spec.retry.attempts);
+            let barrier = |now| match known.lines.gate(&row.destination, now) {
+                _ if destination.paused.is_some() => Barrier::Paused,
+                Gate::OpenUntil(_) => Barrier::Open,
+                Gate::Closed | Gate::MayProbe => Barrier::None,
+            };
+            let decide = |now| for_deliver(&row, now, margin, barrier(now), destination.spec.retry.attempts);
             let mut decision = decide(now);
             if decision == ForDeliver::Claim {
                 match self.ready(destination, record, row.deliver_by, known, tally).await? {
@@ -136,8 +150,13 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             }
             let begun = Begun { now, left: self.time.time_left() };
             let terms = self.terms(destination, record, known, now);
+            let gate = known.lines.gate(&row.destination, now);
             if matches!(decision, ForDeliver::Wait(_)) && row.state != State::Delivering && record.receive_count > MOST_RECEIVES {
                 decision = ForDeliver::Return(Reason::TooFarForQueue);
+            }
+            let probes = decision == ForDeliver::Claim && gate == Gate::MayProbe && self.fits(destination);
+            if probes && !self.may_probe(&row.destination, known, now).await? {
+                decision = ForDeliver::Return(Reason::BreakerOpen);
             }
             let transition = match decision {
                 ForDeliver::Suppress => {
@@ -179,7 +198,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                 Written::Done => {
                     row = transition.after;
                     match decision {
-                        ForDeliver::Claim => return self.attempt(row, destination, &terms, begun, tally).await,
+                        ForDeliver::Claim => return self.attempt(row, destination, &terms, begun, known, tally).await,
                         ForDeliver::CloseUnknown => tally.closed_unknown += 1,
                         ForDeliver::Return(_) => tally.returned += 1,
                         ForDeliver::Expire => tally.expired += 1,
@@ -279,13 +298,15 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     }
 
     async fn elsewhere_or_dead(&self, row: Delivery, record: &Record<'_>, tally: &mut Tally) -> Result<Disposition, FlowError> {
-        let (destinations, settings) = self.control.lookup(std::slice::from_ref(&row.destination)).await?;
-        if let Some(destination) = destinations.into_iter().next() {
-            let offices = [(destination.spec.id.clone(), Office::default())].into();
-            let known = Known { settings, offices, ..Known::default() };
-            return self.settle(row, &destination, record, &known, tally).await;
+        let mut known = Known::default();
+        known.learn(self.control.watch(std::slice::from_ref(&row.destination)).await?, &self.by);
+        known.offices = known.destinations.keys().map(|id| (id.clone(), Office::default())).collect();
+        if let Some(destination) = known.destinations.get(&row.destination) {
+            let settled = self.settle(row, destination, record, &known, tally).await;
+            self.note_reach(&known, tally).await;
+            return settled;
         }
-        self.without_any(row, settings, tally).await
+        self.without_any(row, known.settings, tally).await
     }
 
     /// A row whose destination is not registered dies, once no attempt is in flight.

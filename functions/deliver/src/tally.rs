@@ -53,6 +53,8 @@ pub struct Tally {
     pub limiter_writes: usize,
     /// Destinations that were paused here.
     pub paused: BTreeSet<DestinationId>,
+    /// Destinations whose breaker was opened here.
+    pub opened: BTreeSet<DestinationId>,
     /// What the calls came to, until it is noted.
     #[serde(skip)]
     pub outcomes: Vec<Outcome>,
@@ -82,6 +84,7 @@ impl Tally {
         self.slots_denied += other.slots_denied;
         self.limiter_writes += other.limiter_writes;
         self.paused.extend(other.paused);
+        self.opened.extend(other.opened);
         self.outcomes.extend(other.outcomes);
     }
 
@@ -99,6 +102,7 @@ impl Tally {
             (metric::SECRET_UNAVAILABLE, self.secret_unavailable as f64),
             (metric::DESTINATION_PAUSED, self.paused.len() as f64),
             (metric::RATE_LIMIT_DEFERRED, self.slots_denied as f64),
+            (metric::BREAKER_OPENED, self.opened.len() as f64),
         ]
     }
 }

@@ -1,15 +1,18 @@
 //! I am one run of dispatch, in the order of its steps.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use punctual_core::admission::{Admitted, Candidate, Pace, admit, budget};
+use punctual_core::admission::{Admitted, Candidate, Pace, admit, budget, nearest_deadline_first};
+use punctual_core::breaker::{Gate, Reach};
 use punctual_core::clock::Now;
 use punctual_core::delivery::{Delivery, Lane};
 use punctual_core::destination::Destination;
-use punctual_core::id::{Correlation, DeliveryId};
+use punctual_core::id::{Correlation, DeliveryId, DestinationId};
 use punctual_core::ports::{Acquired, Control, Cursor, DeadLetters, Ledger, Queue, Time, WakeQuery};
 use punctual_core::settings::RetryMode;
+use punctual_core::time::Timestamp;
 use punctual_flows::release::{CHUNK, CONCURRENCY, Releaser, Rules};
 use punctual_flows::{FlowError, chain};
 
@@ -23,6 +26,8 @@ const RESERVE: Duration = Duration::from_secs(12);
 const RESCUE_CAP: usize = 500;
 /// How many destinations are worked on at once.
 const DESTINATIONS_AT_ONCE: usize = 4;
+/// So many rows are tried until one of them becomes the probe of an open breaker: the index is behind the rows.
+const PROBE_TRIES: usize = 10;
 /// How many entries of a paused lane are looked through in one run.
 const PAUSED_PAGE: u32 = 1_000;
 
@@ -60,6 +65,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
     pub async fn run(&self) -> Result<Summary, FlowError> {
         let destinations = self.control.destinations().await?;
         let cursors = self.control.cursors().await?;
+        let reach: BTreeMap<DestinationId, Reach> = self.control.reaches().await?.into_iter().collect();
         let (_, settings) = self.control.lookup(&[]).await?;
         self.time.now()?;
         let (mut paused, mut active): (Vec<Destination>, Vec<Destination>) =
@@ -72,7 +78,10 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         let mut summary = Summary::default();
         for (destinations, is_active) in [(&active, true), (&paused, false)] {
             let parts: Vec<Summary> = futures::stream::iter(destinations)
-                .map(|destination| self.destination(destination, &cursors, retry_mode, is_active))
+                .map(|destination| {
+                    let reach = reach.get(&destination.spec.id).filter(|_| is_active);
+                    self.destination(destination, reach, &cursors, retry_mode, is_active)
+                })
                 .buffer_unordered(DESTINATIONS_AT_ONCE)
                 .collect()
                 .await;
@@ -91,6 +100,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
     async fn destination(
         &self,
         destination: &Destination,
+        reach: Option<&Reach>,
         cursors: &[(Lane, Cursor)],
         retry_mode: RetryMode,
         active: bool,
@@ -101,7 +111,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             return summary;
         }
         let done = if active {
-            self.release(destination, cursors, retry_mode, &mut summary).await
+            self.release(destination, reach, cursors, retry_mode, &mut summary).await
         } else {
             self.sweep_paused(destination, cursors, retry_mode, &mut summary).await
         };
@@ -124,6 +134,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
     async fn release(
         &self,
         destination: &Destination,
+        reach: Option<&Reach>,
         cursors: &[(Lane, Cursor)],
         retry_mode: RetryMode,
         summary: &mut Summary,
@@ -136,6 +147,12 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         summary.outstanding += scan.outstanding.len();
 
         let releaser = self.releaser();
+        // An open breaker: one row at most, to probe; what has ended is looked at all the same, for deadlines.
+        let probe_at = match reach.map_or(Gate::Closed, |reach| reach.gate(now)) {
+            Gate::Closed => None,
+            Gate::MayProbe => Some(now.lo),
+            Gate::OpenUntil(at) => Some(at),
+        };
         let settler = Settler {
             releaser: &releaser,
             dead_letters: self.dead_letters,
@@ -143,15 +160,18 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             margin,
             destination,
             retry_mode,
-            may_claim: true,
+            may_claim: probe_at.is_none(),
         };
         let taken_back = self.look_at(&settler, &scan.ended, summary).await?;
 
+        if let Some(at) = probe_at {
+            return self.release_probe(&settler, scan.fresh, at, summary).await;
+        }
         let outstanding = summary.outstanding + taken_back;
         // What was looked at and is in order, or was taken back, is out as well, and due when the index says.
         scan.outstanding.extend(scan.ended.iter().map(|candidate| candidate.wake_at));
         scan.outstanding.resize(outstanding, now.lo);
-        let budget = budget(destination.capacity(), self.rules.horizon, self.tick, outstanding, scan.complete);
+        let budget = budget(destination.capacity(reach), self.rules.horizon, self.tick, outstanding, scan.complete);
         let waiting = scan.fresh.len();
         let pace = Pace {
             now: self.time.now()?.lo,
@@ -177,6 +197,32 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
                 break;
             }
         }
+        Ok(())
+    }
+
+    /// Releases one row of a destination whose breaker is open, if the next probe may start before the next run: the one
+    /// with the nearest deadline that can be claimed, so that its message is seen when a probe may start.
+    async fn release_probe(
+        &self,
+        settler: &Settler<'_, L, Q, D, T>,
+        fresh: Vec<Candidate>,
+        at: Timestamp,
+        summary: &mut Summary,
+    ) -> Result<(), FlowError> {
+        let (waiting, claimed) = (fresh.len(), summary.released.claimed);
+        if at <= self.time.now()?.hi.plus(self.tick) {
+            for candidate in nearest_deadline_first(fresh, PROBE_TRIES) {
+                // Whoever comes before the probe's time comes for nothing: messages arrive a second early, and to the second.
+                let slot = at.plus(ARRIVAL_LEAD * 2);
+                let Candidate { id, wake_at, deliver_by, .. } = candidate;
+                let probe = Admitted { id, due: wake_at, slot, deliver_by };
+                self.claim_and_publish(settler, std::slice::from_ref(&probe), summary).await?;
+                if summary.released.claimed > claimed {
+                    break;
+                }
+            }
+        }
+        summary.left += waiting.saturating_sub(summary.released.claimed - claimed);
         Ok(())
     }
 

@@ -35,7 +35,7 @@ pub struct Settler<'a, L, Q, D, T> {
     pub destination: &'a Destination,
     /// The kill switch.
     pub retry_mode: RetryMode,
-    /// Whether rows may be claimed: not for a paused destination.
+    /// Whether rows may be claimed: not for a paused destination, nor for one whose breaker is open.
     pub may_claim: bool,
 }
 

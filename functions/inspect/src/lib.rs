@@ -7,7 +7,7 @@ pub mod shadow;
 use std::time::Duration;
 
 use punctual_core::destination::FieldError;
-use punctual_core::explain::{Explanation, explain, text};
+use punctual_core::explain::{Explanation, Whither, explain, text};
 use punctual_core::id::{DeliveryId, IdentityParts, Reference};
 use punctual_core::ports::{Control, Ledger, Time};
 use punctual_core::shadow::Verdict;
@@ -139,8 +139,9 @@ impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
         let mut deliveries = Vec::new();
         for id in ids.iter().take(MOST) {
             let Some(found) = self.ledger.partition(id).await? else { continue };
-            let (destinations, _) = self.control.lookup(std::slice::from_ref(&found.row.destination)).await?;
-            deliveries.push(explain(&found.row, found.payload.as_ref(), destinations.first(), self.margin, self.time.now()?));
+            let watched = self.control.watch(std::slice::from_ref(&found.row.destination)).await?;
+            let whither = Whither { destination: watched.destinations.first(), reach: watched.reach.first().map(|(_, r)| r) };
+            deliveries.push(explain(&found.row, found.payload.as_ref(), whither, self.margin, self.time.now()?));
         }
         if deliveries.is_empty() {
             return Ok(Response::refused(FieldError::new("not_found", field, "a delivery that the ledger has")));

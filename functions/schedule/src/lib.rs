@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use punctual_core::admission::{Candidate, Pace, admit, budget};
+use punctual_core::breaker::Reach;
 use punctual_core::destination::{Destination, FieldError};
 use punctual_core::id::{Correlation, DestinationId};
-use punctual_core::ports::{Control, Ledger, Queue, Time};
+use punctual_core::ports::{Control, Ledger, Queue, Time, Watched};
 use punctual_flows::release::{Releaser, Rules, Tally};
 use punctual_flows::{FlowError, chain};
 use serde_json::value::RawValue;
@@ -64,7 +65,8 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
 
     async fn schedule(&self, items: Vec<Result<input::Reminder, FieldError>>) -> Result<Response, FlowError> {
         let ids: BTreeSet<DestinationId> = items.iter().flatten().map(|r| r.destination_id.clone()).collect();
-        let (destinations, _) = self.control.lookup(&ids.into_iter().collect::<Vec<_>>()).await?;
+        let Watched { destinations, reach, .. } = self.control.watch(&ids.into_iter().collect::<Vec<_>>()).await?;
+        let reach: BTreeMap<DestinationId, Reach> = reach.into_iter().collect();
         let destinations: BTreeMap<DestinationId, Destination> =
             destinations.into_iter().map(|d| (d.spec.id.clone(), d)).collect();
         let now = self.time.now()?;
@@ -81,7 +83,7 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
             .await;
         results.sort_by_key(|(i, _)| *i);
         let items: Vec<ItemResult> = results.into_iter().map(|(_, result)| result).collect();
-        let released = self.release(&items, &destinations).await;
+        let released = self.release(&items, &destinations, &reach).await;
         Ok(Response::of(items, released))
     }
 
@@ -100,7 +102,12 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
     }
 
     /// Releases what is new and due within the horizon. What fails here is left to dispatch.
-    async fn release(&self, items: &[ItemResult], destinations: &BTreeMap<DestinationId, Destination>) -> Tally {
+    async fn release(
+        &self,
+        items: &[ItemResult],
+        destinations: &BTreeMap<DestinationId, Destination>,
+        reach: &BTreeMap<DestinationId, Reach>,
+    ) -> Tally {
         let mut released = Tally::default();
         let Ok(now) = self.time.now() else { return released };
         let until = now.lo.plus(self.rules.horizon);
@@ -115,8 +122,13 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
             Releaser { ledger: self.ledger, queue: self.queue, time: self.time, rules: self.rules, by: self.by.clone() };
         for (id, candidates) in due {
             let Some(destination) = destinations.get(id).filter(|d| d.paused.is_none()) else { continue };
+            let reach = reach.get(id);
+            if reach.is_some_and(|reach| reach.open.is_some()) {
+                // Nobody answers there: dispatch probes, and releases when somebody does.
+                continue;
+            }
             let (mode, margin) = (destination.spec.mode, destination.margin(self.margin));
-            let budget = budget(destination.capacity(), self.rules.horizon, self.tick, 0, false);
+            let budget = budget(destination.capacity(reach), self.rules.horizon, self.tick, 0, false);
             let pace = Pace {
                 now: now.lo,
                 rate_per_second: destination.spec.rate_per_second,

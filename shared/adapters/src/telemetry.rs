@@ -40,6 +40,8 @@ pub mod metric {
     pub const SECRET_UNAVAILABLE: &str = "SecretUnavailable";
     /// Deliver: destinations that it paused, after a 410 or too many rejections.
     pub const DESTINATION_PAUSED: &str = "DestinationPaused";
+    /// Deliver: breakers that it opened, after too many calls in a row without an answer.
+    pub const BREAKER_OPENED: &str = "BreakerOpened";
 
     /// Deliver: records that the destination's rate left no room for.
     pub const RATE_LIMIT_DEFERRED: &str = "RateLimitDeferred";
@@ -49,7 +51,8 @@ pub mod metric {
         &[DISPATCH_HEARTBEAT, OLDEST_OVERDUE_SECONDS, EXPIRED, DEAD, DEAD_REACHABLE, CLAIMED, PUBLISHED, RESCUED];
     /// What deliver emits in every invocation.
     pub const OF_DELIVER: &[&str] =
-        &[DELIVERED, DEFERRED, DEAD, EXPIRED, SUPPRESSED, SHADOWED, SECRET_UNAVAILABLE, DESTINATION_PAUSED, RATE_LIMIT_DEFERRED];
+        &[DELIVERED, DEFERRED, DEAD, EXPIRED, SUPPRESSED, SHADOWED, SECRET_UNAVAILABLE, DESTINATION_PAUSED, RATE_LIMIT_DEFERRED,
+            BREAKER_OPENED];
 }
 
 /// The dimensions of every metric, in the order in which they are declared.

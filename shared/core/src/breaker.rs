@@ -1,7 +1,7 @@
 //! I am how a destination's receiver has been reached lately: the breaker that keeps calls from one that does not answer,
 //! and the bulkhead that bounds how much may be out for it.
 //!
-//! Three calls in a row without an answer open the breaker: nothing is released and nothing is called, so no attempt is
+//! So many calls in a row without an answer ([`BreakerPolicy`]; three unless said otherwise) open the breaker: nothing is released and nothing is called, so no attempt is
 //! spent, and rows wait in the ledger. When it is time, one record probes: it holds a lease on my row that ends with its
 //! outcome or by its time. Any answer, good or bad, closes the breaker: a receiver that answers is there.
 //!
@@ -11,19 +11,59 @@ use std::time::Duration;
 
 use crate::clock::Now;
 use crate::id::{Correlation, Owner};
-use crate::outcome::CallResult;
+use crate::outcome::{CallResult, Failure};
 use crate::time::Timestamp;
 
-/// So many calls in a row without an answer open the breaker.
-pub const OPENS_AFTER: u32 = 3;
-/// The first probe comes so long after the opening; each that fails doubles the wait.
-pub const FIRST_PROBE: Duration = Duration::from_secs(15);
 /// The longest wait between two probes.
 pub const LONGEST_PROBE: Duration = Duration::from_secs(240);
 /// What may be out for a destination that has not proven itself.
 pub const FIRST_IN_FLIGHT: u32 = 100;
 /// What may be out for one that does not answer.
 pub const LEAST_IN_FLIGHT: u32 = 10;
+
+/// When a destination's breaker opens, and how soon it is probed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BreakerPolicy {
+    /// So many calls in a row without an answer open it; 1 to 20. Default 3.
+    #[serde(default = "opens_after")]
+    pub opens_after: u32,
+    /// The first probe comes so long after the opening, in milliseconds, and each that fails doubles the wait, up to
+    /// [`LONGEST_PROBE`]; 100 to 240,000. Default 15,000.
+    #[serde(default = "probe_after_ms")]
+    pub probe_after_ms: u64,
+}
+
+fn opens_after() -> u32 {
+    3
+}
+
+fn probe_after_ms() -> u64 {
+    15_000
+}
+
+impl Default for BreakerPolicy {
+    fn default() -> Self {
+        Self { opens_after: opens_after(), probe_after_ms: probe_after_ms() }
+    }
+}
+
+/// What a destination's specification says about breaker and bulkhead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// When the breaker opens, and how soon it is probed.
+    pub breaker: BreakerPolicy,
+    /// The most that may be out at a time, however well it is reached.
+    pub max_in_flight: u32,
+}
+
+impl Rules {
+    /// How long after the opening, or after the n-th failed probe, the next probe comes.
+    #[must_use]
+    pub fn patience(self, probes: u32) -> Duration {
+        Duration::from_millis(self.breaker.probe_after_ms).saturating_mul(1_u32 << probes.min(16)).min(LONGEST_PROBE)
+    }
+}
 
 /// The breaker is open.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -80,8 +120,9 @@ impl Heard {
     pub fn of(result: &CallResult) -> Self {
         match result {
             CallResult::Answered { .. } => Self::Answer,
+            // Refused by a rule of ours: whether anybody is there was not asked.
+            CallResult::Failed(Failure::Refused(_)) | CallResult::NotCalled(_) | CallResult::Shadowed => Self::Nothing,
             CallResult::Failed(_) => Self::Silence,
-            CallResult::NotCalled(_) | CallResult::Shadowed => Self::Nothing,
         }
     }
 }
@@ -132,7 +173,8 @@ impl Reach {
     /// With what calls heard, in the order in which they ended; `probe` is the lease that one of them held. None if there
     /// is nothing to write.
     #[must_use]
-    pub fn heard(&self, calls: &[Heard], probe: Option<&Owner>, max_in_flight: u32, now: Now, by: &Correlation) -> Option<Self> {
+    pub fn heard(&self, calls: &[Heard], probe: Option<&Owner>, rules: Rules, now: Now, by: &Correlation) -> Option<Self> {
+        let max_in_flight = rules.max_in_flight;
         let mut next = self.clone();
         let answers = calls.contains(&Heard::Answer);
         let silences = calls.contains(&Heard::Silence);
@@ -153,25 +195,19 @@ impl Reach {
             // The probe has ended: failed, or without a call, and then the next one may come at once.
             Some(open) if mine(&open) && silences => {
                 let probes = open.probes.saturating_add(1);
-                Some(Open { probe_at: now.hi.plus(patience(probes)), probes, probe: None, ..open })
+                Some(Open { probe_at: now.hi.plus(rules.patience(probes)), probes, probe: None, ..open })
             }
             Some(open) if mine(&open) => Some(Open { probe: None, ..open }),
-            None if next.silent >= OPENS_AFTER => {
-                Some(Open { since: now.lo, probe_at: now.hi.plus(patience(0)), probes: 0, probe: None })
+            None if next.silent >= rules.breaker.opens_after => {
+                Some(Open { since: now.lo, probe_at: now.hi.plus(rules.patience(0)), probes: 0, probe: None })
             }
             open => open,
         };
         // Counting on while it is open says nothing more.
-        next.silent = next.silent.min(OPENS_AFTER);
+        next.silent = next.silent.min(rules.breaker.opens_after);
         let changed = (next.silent, next.in_flight, &next.open) != (self.silent, self.in_flight, &self.open);
         changed.then(|| Self { version: self.version.saturating_add(1), by: by.clone(), ..next })
     }
-}
-
-/// How long after the opening, or after the n-th failed probe, the next probe comes.
-#[must_use]
-pub fn patience(probes: u32) -> Duration {
-    FIRST_PROBE.saturating_mul(1_u32 << probes.min(10)).min(LONGEST_PROBE)
 }
 
 #[cfg(test)]
@@ -179,7 +215,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::outcome::Failure;
 
     fn at(s: i64) -> Timestamp {
         Timestamp::from_millis(1_796_115_600_000 + s * 1_000)
@@ -197,23 +232,27 @@ mod tests {
         Owner::new(name).expect("an owner")
     }
 
+    fn rules(max_in_flight: u32) -> Rules {
+        Rules { breaker: BreakerPolicy::default(), max_in_flight }
+    }
+
     fn open() -> Reach {
-        Reach::unproven(by()).heard(&[Heard::Silence; 3], None, 1_000, now(0), &by()).expect("it opens")
+        Reach::unproven(by()).heard(&[Heard::Silence; 3], None, rules(1_000), now(0), &by()).expect("it opens")
     }
 
     #[test]
     fn three_in_a_row_open_it_and_an_answer_between_does_not() {
         let fresh = Reach::unproven(by());
-        let two = fresh.heard(&[Heard::Silence; 2], None, 1_000, now(0), &by()).expect("counted");
+        let two = fresh.heard(&[Heard::Silence; 2], None, rules(1_000), now(0), &by()).expect("counted");
         assert_eq!((two.silent, two.gate(now(0)), two.version), (2, Gate::Closed, 1));
         let calls = [Heard::Answer, Heard::Silence, Heard::Silence];
-        assert_eq!(two.heard(&calls, None, 1_000, now(1), &by()).expect("counted").open, None);
-        let third = two.heard(&[Heard::Silence], None, 1_000, now(1), &by()).expect("opens");
+        assert_eq!(two.heard(&calls, None, rules(1_000), now(1), &by()).expect("counted").open, None);
+        let third = two.heard(&[Heard::Silence], None, rules(1_000), now(1), &by()).expect("opens");
         assert_eq!(third.gate(now(15)), Gate::OpenUntil(at(16)));
         assert_eq!(third.gate(now(16)), Gate::MayProbe);
         assert_eq!(third.room(1_000), 1);
         // What was under way when it opened and is silent too says nothing more.
-        assert_eq!(third.heard(&[Heard::Silence; 5], None, 10, now(2), &by()).map(|next| next.open == third.open), Some(true));
+        assert_eq!(third.heard(&[Heard::Silence; 5], None, rules(10), now(2), &by()).map(|next| next.open == third.open), Some(true));
     }
 
     #[test]
@@ -225,14 +264,14 @@ mod tests {
         assert_eq!(probing.probing(owner("b"), at(70), now(20), &by()), None, "one at a time");
         assert_eq!(probing.gate(now(60)), Gate::MayProbe, "a lost probe ends by its time");
 
-        let failed = probing.heard(&[Heard::Silence], Some(&owner("a")), 1_000, now(21), &by()).expect("noted");
+        let failed = probing.heard(&[Heard::Silence], Some(&owner("a")), rules(1_000), now(21), &by()).expect("noted");
         assert_eq!(failed.gate(now(22)), Gate::OpenUntil(at(51)), "twice as long");
-        let back = probing.heard(&[Heard::Nothing], Some(&owner("a")), 1_000, now(21), &by()).expect("given back");
+        let back = probing.heard(&[Heard::Nothing], Some(&owner("a")), rules(1_000), now(21), &by()).expect("given back");
         assert_eq!(back.gate(now(22)), Gate::MayProbe);
-        let answered = probing.heard(&[Heard::Answer], Some(&owner("a")), 1_000, now(21), &by()).expect("closes");
+        let answered = probing.heard(&[Heard::Answer], Some(&owner("a")), rules(1_000), now(21), &by()).expect("closes");
         assert_eq!((answered.gate(now(22)), answered.silent, answered.room(1_000)), (Gate::Closed, 0, 100));
-        assert_eq!(probing.heard(&[Heard::Nothing], Some(&owner("b")), 1_000, now(21), &by()), None, "another's lease stands");
-        assert_eq!((patience(1).as_secs(), patience(4).as_secs(), patience(30).as_secs()), (30, 240, 240));
+        assert_eq!(probing.heard(&[Heard::Nothing], Some(&owner("b")), rules(1_000), now(21), &by()), None, "another's lease stands");
+        assert_eq!([0, 1, 4, 30].map(|probes| rules(1).patience(probes).as_secs()), [15, 30, 240, 240]);
     }
 
     #[test]
@@ -240,13 +279,13 @@ mod tests {
         let mut reach = Reach::unproven(by());
         assert_eq!((reach.room(1_000), reach.room(7)), (100, 7));
         for expected in [200, 400, 800, 1_000] {
-            reach = reach.heard(&[Heard::Answer], None, 1_000, now(0), &by()).expect("grows");
+            reach = reach.heard(&[Heard::Answer], None, rules(1_000), now(0), &by()).expect("grows");
             assert_eq!(reach.in_flight, expected);
         }
-        assert_eq!(reach.heard(&[Heard::Answer; 10], None, 1_000, now(0), &by()), None, "proven: nothing to write");
-        let hurt = reach.heard(&[Heard::Answer, Heard::Silence], None, 1_000, now(0), &by()).expect("shrinks");
+        assert_eq!(reach.heard(&[Heard::Answer; 10], None, rules(1_000), now(0), &by()), None, "proven: nothing to write");
+        let hurt = reach.heard(&[Heard::Answer, Heard::Silence], None, rules(1_000), now(0), &by()).expect("shrinks");
         assert_eq!((hurt.in_flight, hurt.silent), (500, 1));
-        assert_eq!(hurt.heard(&[Heard::Nothing], None, 1_000, now(0), &by()), None);
+        assert_eq!(hurt.heard(&[Heard::Nothing], None, rules(1_000), now(0), &by()), None);
     }
 
     #[test]
@@ -265,7 +304,7 @@ mod tests {
             let mut reach = Reach::unproven(by());
             for batch in calls.chunks(parts) {
                 let heard: Vec<Heard> = batch.iter().map(|answer| if *answer { Heard::Answer } else { Heard::Silence }).collect();
-                reach = reach.heard(&heard, None, 1_000, now(0), &by()).unwrap_or(reach);
+                reach = reach.heard(&heard, None, rules(1_000), now(0), &by()).unwrap_or(reach);
                 prop_assert!((LEAST_IN_FLIGHT..=1_000).contains(&reach.in_flight));
             }
             let silent = calls.iter().rev().take_while(|answer| !**answer).count();

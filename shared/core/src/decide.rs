@@ -35,9 +35,20 @@ pub enum ForDeliver {
     Exhausted,
 }
 
-/// Decides for deliver. `paused` is the destination's pause, `attempts` its policy's number.
+/// What keeps a destination from being called, whatever its rows say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Barrier {
+    /// Nothing does.
+    None,
+    /// It is paused.
+    Paused,
+    /// Its breaker is open, and this is not the record that probes.
+    Open,
+}
+
+/// Decides for deliver. `barrier` and `attempts` are the destination's; the latter is its policy's number.
 #[must_use]
-pub fn for_deliver(row: &Delivery, now: Now, margin: Duration, paused: bool, attempts: u32) -> ForDeliver {
+pub fn for_deliver(row: &Delivery, now: Now, margin: Duration, barrier: Barrier, attempts: u32) -> ForDeliver {
     match row.state {
         State::Delivered | State::Cancelled | State::Shadowed => ForDeliver::Suppress,
         State::Dead | State::Expired if row.owes_dead_letter() => ForDeliver::Bury,
@@ -52,14 +63,17 @@ pub fn for_deliver(row: &Delivery, now: Now, margin: Duration, paused: bool, att
                 ForDeliver::Expire
             } else if row.hold.is_some() {
                 ForDeliver::Return(Reason::Held)
-            } else if paused {
+            } else if barrier == Barrier::Paused {
                 ForDeliver::Return(Reason::DestinationPaused)
             } else if row.next_attempt() > attempts.saturating_add(row.granted) {
                 ForDeliver::Exhausted
-            } else if now.reached(row.next_attempt_at) {
-                ForDeliver::Claim
-            } else {
+            } else if !now.reached(row.next_attempt_at) {
                 ForDeliver::Wait(row.next_attempt_at)
+            } else if barrier == Barrier::Open {
+                // Only when it is due: what comes later by the queue anyway may find the breaker closed.
+                ForDeliver::Return(Reason::BreakerOpen)
+            } else {
+                ForDeliver::Claim
             }
         }
     }

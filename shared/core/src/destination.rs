@@ -12,6 +12,7 @@ use url::{Host, Url};
 
 use crate::address;
 use crate::admission::Capacity;
+use crate::breaker::{self, BreakerPolicy, FIRST_IN_FLIGHT, LONGEST_PROBE, Reach};
 use crate::delivery::Lane;
 use crate::id::DestinationId;
 use crate::limiter::Limit;
@@ -88,6 +89,9 @@ pub struct Spec {
     /// After how many rejections the destination is paused by itself.
     #[serde(default)]
     pub pause_after: PauseAfter,
+    /// When calls to a receiver that does not answer stop by themselves, and how soon it is probed.
+    #[serde(default)]
+    pub breaker: BreakerPolicy,
     /// The receiver's contract where it differs: status to class.
     #[serde(default)]
     pub classes: BTreeMap<u16, StatusClass>,
@@ -225,6 +229,9 @@ impl Spec {
         bounds("pause_after.of_last", u64::from(self.pause_after.of_last), 1, u64::from(MOST_RESULTS));
         let most = u64::from(self.pause_after.of_last.clamp(1, MOST_RESULTS));
         bounds("pause_after.rejected", u64::from(self.pause_after.rejected), 1, most);
+        bounds("breaker.opens_after", u64::from(self.breaker.opens_after), 1, 20);
+        let longest = u64::try_from(LONGEST_PROBE.as_millis()).unwrap_or(u64::MAX);
+        bounds("breaker.probe_after_ms", self.breaker.probe_after_ms, 100, longest);
         for status in self.classes.keys() {
             bounds(&format!("classes.{status}"), u64::from(*status), 100, 599);
         }
@@ -239,10 +246,18 @@ impl Destination {
         (0..self.spec.shards).map(|shard| Lane { destination: self.spec.id.clone(), shard })
     }
 
-    /// What it can take.
+    /// What it can take, as it has been reached lately; one of which nothing is stored is unproven.
     #[must_use]
-    pub fn capacity(&self) -> Capacity {
-        Capacity { rate_per_second: self.spec.rate_per_second, max_in_flight: self.spec.max_in_flight }
+    pub fn capacity(&self, reach: Option<&Reach>) -> Capacity {
+        let most = self.spec.max_in_flight;
+        let max_in_flight = reach.map_or(most.min(FIRST_IN_FLIGHT), |reach| reach.room(most));
+        Capacity { rate_per_second: self.spec.rate_per_second, max_in_flight }
+    }
+
+    /// What breaker and bulkhead go by.
+    #[must_use]
+    pub fn reach_rules(&self) -> breaker::Rules {
+        breaker::Rules { breaker: self.spec.breaker, max_in_flight: self.spec.max_in_flight }
     }
 
     /// How often its receiver may be called.
@@ -346,7 +361,8 @@ mod tests {
     fn problems_name_the_field() {
         let spec = spec(
             r#"{"id":"acme","url":"http://x/","secrets":["other/x"],"total_timeout_ms":1,"rate_per_second":0,
-                "shards":99,"retry":{"attempts":0},"pause_after":{"rejected":65,"of_last":70},"classes":{"99":"retry"}}"#,
+                "shards":99,"retry":{"attempts":0},"pause_after":{"rejected":65,"of_last":70},
+                "breaker":{"opens_after":0,"probe_after_ms":240001},"classes":{"99":"retry"}}"#,
         )
         .expect("a spec");
         let fields: Vec<String> = spec.problems(&rules()).into_iter().map(|p| p.field).collect();
@@ -361,6 +377,8 @@ mod tests {
                 "retry.attempts",
                 "pause_after.of_last",
                 "pause_after.rejected",
+                "breaker.opens_after",
+                "breaker.probe_after_ms",
                 "classes.99"
             ]
         );
@@ -392,6 +410,8 @@ mod tests {
         assert!(error.contains("ttl"), "{error}");
         let error = spec(r#"{"id":"a","url":"https://x/","secrets":[],"pause_after":{"window":1}}"#).expect_err("strict");
         assert!(error.contains("window"), "{error}");
+        let error = spec(r#"{"id":"a","url":"https://x/","secrets":[],"breaker":{"open":1}}"#).expect_err("strict");
+        assert!(error.contains("open"), "{error}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::attempt::Answer;
+use crate::breaker::{Open, Reach};
 use crate::clock::Now;
 use crate::delivery::{Delivery, Payload};
 use crate::destination::{Destination, Mode, Pause};
@@ -58,15 +59,25 @@ pub struct Explanation {
     pub version: u64,
 }
 
+/// Where a row goes, as far as it is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Whither<'a> {
+    /// Its destination, if it is registered.
+    pub destination: Option<&'a Destination>,
+    /// How that has been reached lately, if anything is stored.
+    pub reach: Option<&'a Reach>,
+}
+
 /// Explains a row. Without its destination (unregistered) the policy's numbers are unknown and shown as 0.
 #[must_use]
 pub fn explain(
     row: &Delivery,
     payload: Option<&Payload>,
-    destination: Option<&Destination>,
+    whither: Whither<'_>,
     margin: Duration,
     now: Now,
 ) -> Explanation {
+    let destination = whither.destination;
     let margin = destination.map_or(margin, |d| d.margin(margin));
     let last = last_safe_start(row.deliver_by, margin);
     Explanation {
@@ -75,8 +86,8 @@ pub fn explain(
         reference: row.reference.to_string(),
         destination_id: row.destination.to_string(),
         state: row.state,
-        why: why(row, destination, last, now) + sink(row, destination),
-        next: next(row, destination, last),
+        why: why(row, destination, last, now) + &barred(row, whither, last, now) + sink(row, destination),
+        next: next(row, whither, last, now),
         deliver_after: row.deliver_after,
         last_safe_start: last,
         deliver_by: row.deliver_by,
@@ -104,6 +115,23 @@ fn frozen(row: &Delivery, destination: Option<&Destination>) -> Option<String> {
             d.paused.as_ref().map(sentence)
         }
     }
+}
+
+/// The breaker that keeps a row from being called.
+fn open<'a>(row: &Delivery, whither: Whither<'a>, last: Timestamp, now: Now) -> Option<&'a Open> {
+    let waits = matches!(row.state, State::Scheduled | State::Dispatching | State::Queued | State::Deferred);
+    let matters = waits && now.hi <= last && frozen(row, whither.destination).is_none();
+    whither.reach.and_then(|reach| reach.open.as_ref()).filter(|_| matters)
+}
+
+fn barred(row: &Delivery, whither: Whither<'_>, last: Timestamp, now: Now) -> String {
+    let Some(open) = open(row, whither, last, now) else { return String::new() };
+    let next = match &open.probe {
+        Some(probe) if !now.reached(probe.until) => format!("a probe is under way until {} at the latest", probe.until),
+        _ => format!("the next probe starts at {} or later", open.probe_at),
+    };
+    let failed = if open.probes == 0 { String::new() } else { format!("; {} probes were not answered", open.probes) };
+    format!(" Destination {} does not answer: its breaker is open since {}; {next}{failed}.", row.destination, open.since)
 }
 
 fn last_reason(row: &Delivery) -> String {
@@ -177,12 +205,15 @@ fn why(row: &Delivery, destination: Option<&Destination>, last: Timestamp, now: 
     }
 }
 
-fn next(row: &Delivery, destination: Option<&Destination>, last: Timestamp) -> Option<Timestamp> {
+fn next(row: &Delivery, whither: Whither<'_>, last: Timestamp, now: Now) -> Option<Timestamp> {
     match row.state {
         State::Delivered | State::Cancelled | State::Shadowed | State::Dead | State::Expired => None,
         State::Delivering | State::Dispatching => row.lease_end(),
-        _ if frozen(row, destination).is_some() => Some(last),
-        State::Scheduled | State::Queued | State::Deferred => Some(row.next_attempt_at.min(last)),
+        _ if frozen(row, whither.destination).is_some() => Some(last),
+        State::Scheduled | State::Queued | State::Deferred => {
+            let probe = open(row, whither, last, now).map_or(row.next_attempt_at, |open| open.probe_at);
+            Some(row.next_attempt_at.max(probe).min(last))
+        }
     }
 }
 

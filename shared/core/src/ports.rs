@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::acquire::Acquire;
 use crate::admission::Candidate;
+use crate::breaker::Reach;
 use crate::clock::{ClockError, Now};
 use crate::dead_letter::DeadLetter;
 use crate::delivery::{Delivery, Lane, Payload};
@@ -175,6 +176,8 @@ pub struct Watched {
     pub destinations: Vec<Destination>,
     /// How their receivers answered last, where a rejection was among it.
     pub rejections: Vec<(DestinationId, Rejections)>,
+    /// How they have been reached lately, where anything is stored.
+    pub reach: Vec<(DestinationId, Reach)>,
     /// The switches.
     pub settings: Settings,
 }
@@ -207,7 +210,8 @@ pub trait Control: Send + Sync {
     fn destinations(&self) -> impl Future<Output = Result<Vec<Destination>, PortError>> + Send;
     /// The named destinations (those that exist) and the switches, as of now.
     fn lookup(&self, ids: &[DestinationId]) -> impl Future<Output = Result<(Vec<Destination>, Settings), PortError>> + Send;
-    /// The same with what deliver must know besides, in one read. Rejections that cannot be read are left out and reported.
+    /// The same with what deliver must know besides, in one read. Rejections and reach that cannot be read are left
+    /// out and reported.
     fn watch(&self, ids: &[DestinationId]) -> impl Future<Output = Result<Watched, PortError>> + Send;
     /// Writes a destination's rejections if the stored ones are one version older (version 1: there must be none).
     fn note_rejections(
@@ -222,6 +226,11 @@ pub trait Control: Send + Sync {
         key: &limiter::Key,
         write: limiter::Move,
     ) -> impl Future<Output = Result<limiter::Moved, PortError>> + Send;
+    /// How every destination has been reached lately, as of now, where anything is stored; what cannot be read is left out
+    /// and reported.
+    fn reaches(&self) -> impl Future<Output = Result<Vec<(DestinationId, Reach)>, PortError>> + Send;
+    /// Writes how a destination is reached if what is stored is one version older (version 1: there must be nothing).
+    fn note_reach(&self, id: &DestinationId, reach: &Reach) -> impl Future<Output = Result<Stored, PortError>> + Send;
     /// Writes a destination if its stored version is `expected` (0: it must not exist).
     fn put_destination(&self, destination: &Destination, expected: u64)
     -> impl Future<Output = Result<Stored, PortError>> + Send;

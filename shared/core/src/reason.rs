@@ -103,6 +103,8 @@ reasons! {
     Unheld = "unheld",
     /// The destination is paused.
     DestinationPaused = "destination_paused",
+    /// The destination does not answer; its breaker is open.
+    BreakerOpen = "breaker_open",
     /// The next try is too far away for the queue.
     TooFarForQueue = "too_far_for_queue",
     /// The destination's own rate leaves no room for it now.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use punctual_core::acquire::Acquire;
+use punctual_core::breaker::Reach;
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane, Payload};
@@ -137,6 +138,14 @@ impl Control for Port {
             return moved.unwrap_or_else(|| Err(fault("move_limit")));
         }
         answer!(self, Effect::MoveLimit(key.clone(), write), Moved, "move_limit")
+    }
+
+    async fn reaches(&self) -> Result<Vec<(DestinationId, Reach)>, PortError> {
+        Ok(Vec::new())
+    }
+
+    async fn note_reach(&self, _: &DestinationId, _: &Reach) -> Result<Stored, PortError> {
+        Ok(Stored::Done)
     }
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {

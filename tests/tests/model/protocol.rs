@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use punctual_core::acquire::{Acquire, Claimer, can_start};
 use punctual_core::clock::Now;
-use punctual_core::decide::{ForDeliver, ForDispatch, for_deliver, for_dispatch};
+use punctual_core::decide::{Barrier, ForDeliver, ForDispatch, for_deliver, for_dispatch};
 use punctual_core::delivery::{Cancel, Delivery};
 use punctual_core::destination::Mode;
 use punctual_core::id::{Correlation, MessageId, Owner};
@@ -116,7 +116,7 @@ fn answer(question: Question, row: &Row, now: Now) -> Reply {
         Question::DeliverClaim(number) => {
             claimed(row, &Acquire::for_deliver(id(), u32::from(number), claimer(now, DELIVER_LEASE), now, MARGIN))
         }
-        Question::DeliverLook => written(match for_deliver(row, now, MARGIN, false, policy.attempts) {
+        Question::DeliverLook => written(match for_deliver(row, now, MARGIN, Barrier::None, policy.attempts) {
             ForDeliver::Suppress | ForDeliver::Stale | ForDeliver::Wait(_) => return Reply::Nothing,
             ForDeliver::Bury => return Reply::Bury,
             ForDeliver::Claim => return to_claim(transition::deliver_claimed(row, claimer(now, DELIVER_LEASE), &stamp)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use punctual_adapters::webhook::HttpWebhook;
 use punctual_core::clock::Now;
 use punctual_core::delivery::Delivery;
-use punctual_core::explain::{explain, text};
+use punctual_core::explain::{Whither, explain, text};
 use punctual_core::ports::Control as _;
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
@@ -31,7 +31,7 @@ async fn attempted(webhook: &HttpWebhook, url: &str) -> (Delivery, String) {
     assert_eq!((tally.called, tally.failed), (1, 0), "{tally:?}");
     let row = environment.row(&id).await.expect("the row");
     let (destinations, _) = environment.control.lookup(std::slice::from_ref(&row.destination)).await.expect("a lookup");
-    let told = text(&explain(&row, None, destinations.first(), MARGIN, Now::exactly(noon())));
+    let told = text(&explain(&row, None, Whither { destination: destinations.first(), reach: None }, MARGIN, Now::exactly(noon())));
     (row, told)
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+use punctual_core::breaker::Reach;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
 use punctual_core::id::{DeliveryId, DestinationId};
@@ -22,7 +23,7 @@ use super::error::port_error;
 use super::expression::Placeholders;
 use super::item::{Item, Reader, number, text};
 use super::meter::{Kind, Meter, Metered};
-use super::{limiter, names, query, rejections, shadow};
+use super::{limiter, names, query, reach, rejections, shadow};
 
 /// The control table on DynamoDB.
 #[derive(Debug, Clone)]
@@ -153,15 +154,17 @@ fn place(item: &Item) -> Result<(Lane, Cursor), PortError> {
 /// Items of several kinds, each where it belongs.
 fn sorted(items: &[Item]) -> Result<Watched, PortError> {
     let mut watched = Watched::default();
-    let mut noted = Vec::new();
+    let (mut noted, mut reached) = (Vec::new(), Vec::new());
     for item in items {
         match item.get(names::KIND).and_then(|kind| kind.as_s().ok()).map(String::as_str) {
             Some(names::KIND_SETTINGS) => watched.settings = settings(item)?,
             Some(names::KIND_REJECTIONS) => noted.push(item.clone()),
+            Some(names::KIND_REACH) => reached.push(item.clone()),
             _ => watched.destinations.push(decode(item)?),
         }
     }
     watched.rejections = readable(&noted, rejections::decode);
+    watched.reach = readable(&reached, reach::decode);
     Ok(watched)
 }
 
@@ -187,7 +190,7 @@ impl Control for DynamoControl {
     /// As [`Control::lookup`].
     async fn watch(&self, ids: &[DestinationId]) -> Result<Watched, PortError> {
         let keys = |kind| distinct(ids, |id| key(kind, id));
-        let keys = [keys(names::KIND_DESTINATION), keys(names::KIND_REJECTIONS)].concat();
+        let keys = [keys(names::KIND_DESTINATION), keys(names::KIND_REJECTIONS), keys(names::KIND_REACH)].concat();
         sorted(&self.items(keys, "watch").await?)
     }
 
@@ -198,6 +201,16 @@ impl Control for DynamoControl {
 
     async fn move_limit(&self, key: &Key, write: Move) -> Result<Moved, PortError> {
         limiter::moved(self.client.update_item().table_name(&self.table), &self.meter, key, write).await
+    }
+
+    async fn reaches(&self) -> Result<Vec<(DestinationId, Reach)>, PortError> {
+        Ok(readable(&self.all_of(names::KIND_REACH, true, "reaches").await?, reach::decode))
+    }
+
+    async fn note_reach(&self, id: &DestinationId, reach: &Reach) -> Result<Stored, PortError> {
+        let what = "note_reach";
+        let item = reach::encode(id, reach).map_err(|e| PortError::Refused { what, source: Box::new(e) })?;
+        self.put(item, reach.version.saturating_sub(1), what).await
     }
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {

@@ -29,6 +29,7 @@ mod meter;
 mod names;
 mod payload;
 mod query;
+mod reach;
 mod rejections;
 pub mod row;
 mod shadow;

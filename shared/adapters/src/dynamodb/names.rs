@@ -79,6 +79,8 @@ pub(crate) const KIND_DESTINATION: &str = "destination";
 pub(crate) const KIND_REJECTIONS: &str = "rejections";
 /// The number that a destination's calls are booked on; `id` is the destination's.
 pub(crate) const KIND_LIMITER: &str = "limiter";
+/// How a destination has been reached lately; `id` is the destination's.
+pub(crate) const KIND_REACH: &str = "reach";
 pub(crate) const KIND_SETTINGS: &str = "settings";
 pub(crate) const KIND_CURSOR: &str = "cursor";
 /// Start of a shadow entry's `kind`; the destination follows.
@@ -94,6 +96,11 @@ pub(crate) const RESULTS: &str = "results";
 pub(crate) const LAST_STATUS: &str = "last_status";
 /// Microseconds since the Unix epoch.
 pub(crate) const TAT: &str = "tat";
+/// Calls in a row without an answer.
+pub(crate) const SILENT: &str = "silent";
+pub(crate) const IN_FLIGHT: &str = "in_flight";
+/// Only while the breaker is open.
+pub(crate) const OPEN: &str = "open";
 pub(crate) const RETRY_MODE: &str = "retry_mode";
 pub(crate) const POSTED_AT: &str = "posted_at";
 pub(crate) const ATTEMPT: &str = "attempt";

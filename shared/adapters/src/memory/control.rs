@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
+use punctual_core::breaker::Reach;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::Destination;
 use punctual_core::id::DestinationId;
@@ -25,6 +26,7 @@ struct Tables {
     destinations: BTreeMap<DestinationId, Destination>,
     rejections: BTreeMap<DestinationId, Rejections>,
     limits: BTreeMap<Key, Micros>,
+    reach: BTreeMap<DestinationId, Reach>,
     settings: Settings,
     cursors: BTreeMap<Lane, Cursor>,
     shadow: BTreeMap<(DestinationId, ShadowPlace), ShadowEntry>,
@@ -52,8 +54,9 @@ impl Control for MemoryControl {
         let (destinations, settings) = self.lookup(ids).await?;
         let tables = locked(&self.tables);
         let distinct: BTreeSet<&DestinationId> = ids.iter().collect();
-        let rejections = distinct.into_iter().filter_map(|id| Some((id.clone(), tables.rejections.get(id)?.clone())));
-        Ok(Watched { destinations, rejections: rejections.collect(), settings })
+        let rejections = distinct.iter().filter_map(|id| Some(((*id).clone(), tables.rejections.get(*id)?.clone())));
+        let reach = distinct.iter().filter_map(|id| Some(((*id).clone(), tables.reach.get(*id)?.clone())));
+        Ok(Watched { destinations, rejections: rejections.collect(), reach: reach.collect(), settings })
     }
 
     async fn note_rejections(&self, id: &DestinationId, rejections: &Rejections) -> Result<Stored, PortError> {
@@ -76,6 +79,22 @@ impl Control for MemoryControl {
         let Some(now) = write.apply(is) else { return Ok(Moved::Refused { is }) };
         tables.limits.insert(key.clone(), now);
         Ok(Moved::Done { now })
+    }
+
+    async fn reaches(&self) -> Result<Vec<(DestinationId, Reach)>, PortError> {
+        Ok(locked(&self.tables).reach.iter().map(|(id, reach)| (id.clone(), reach.clone())).collect())
+    }
+
+    async fn note_reach(&self, id: &DestinationId, reach: &Reach) -> Result<Stored, PortError> {
+        let mut tables = locked(&self.tables);
+        match tables.reach.get(id) {
+            // This very write again.
+            Some(stored) if stored == reach => return Ok(Stored::Done),
+            stored if stored.map_or(0, |stored| stored.version).saturating_add(1) != reach.version => return Ok(Stored::Conflict),
+            _ => {}
+        }
+        tables.reach.insert(id.clone(), reach.clone());
+        Ok(Stored::Done)
     }
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
