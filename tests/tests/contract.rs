@@ -77,5 +77,6 @@ everywhere! {
         finds_rows_by_reference, counts_dead_rows_with_a_reachable_deadline;
     control: destinations_are_versioned, a_repeated_put_is_done, looks_up_each_destination_once, the_switch_is_read,
         keeps_and_forgets_places, the_sink_keeps_one_entry_for_each_delivery, rejections_are_versioned,
-        two_writers_of_equal_results_lose_none, a_limit_moves_as_the_core_says, two_bookings_share_no_slot;
+        two_writers_of_equal_results_lose_none, a_limit_moves_as_the_core_says, two_bookings_share_no_slot, reach_is_versioned,
+        one_of_two_probes_has_the_lease;
 }

@@ -15,6 +15,8 @@ mod ahead;
 mod answers;
 #[path = "flows/capacity.rs"]
 mod capacity;
+#[path = "flows/blackhole.rs"]
+mod blackhole;
 #[path = "flows/crash.rs"]
 mod crash;
 #[path = "flows/ends.rs"]

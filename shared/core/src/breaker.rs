@@ -252,7 +252,10 @@ mod tests {
         assert_eq!(third.gate(now(16)), Gate::MayProbe);
         assert_eq!(third.room(1_000), 1);
         // What was under way when it opened and is silent too says nothing more.
-        assert_eq!(third.heard(&[Heard::Silence; 5], None, rules(10), now(2), &by()).map(|next| next.open == third.open), Some(true));
+        assert_eq!(
+            third.heard(&[Heard::Silence; 5], None, rules(10), now(2), &by()).map(|next| next.open == third.open),
+            Some(true)
+        );
     }
 
     #[test]
@@ -270,7 +273,11 @@ mod tests {
         assert_eq!(back.gate(now(22)), Gate::MayProbe);
         let answered = probing.heard(&[Heard::Answer], Some(&owner("a")), rules(1_000), now(21), &by()).expect("closes");
         assert_eq!((answered.gate(now(22)), answered.silent, answered.room(1_000)), (Gate::Closed, 0, 100));
-        assert_eq!(probing.heard(&[Heard::Nothing], Some(&owner("b")), rules(1_000), now(21), &by()), None, "another's lease stands");
+        assert_eq!(
+            probing.heard(&[Heard::Nothing], Some(&owner("b")), rules(1_000), now(21), &by()),
+            None,
+            "another's lease stands"
+        );
         assert_eq!([0, 1, 4, 30].map(|probes| rules(1).patience(probes).as_secs()), [15, 30, 240, 240]);
     }
 

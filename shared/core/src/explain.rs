@@ -70,13 +70,7 @@ pub struct Whither<'a> {
 
 /// Explains a row. Without its destination (unregistered) the policy's numbers are unknown and shown as 0.
 #[must_use]
-pub fn explain(
-    row: &Delivery,
-    payload: Option<&Payload>,
-    whither: Whither<'_>,
-    margin: Duration,
-    now: Now,
-) -> Explanation {
+pub fn explain(row: &Delivery, payload: Option<&Payload>, whither: Whither<'_>, margin: Duration, now: Now) -> Explanation {
     let destination = whither.destination;
     let margin = destination.map_or(margin, |d| d.margin(margin));
     let last = last_safe_start(row.deliver_by, margin);

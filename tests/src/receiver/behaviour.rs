@@ -96,7 +96,7 @@ pub enum Behaviour {
     Conflict,
     /// `/busy`: 409 once for each key, then 200.
     Busy,
-    /// `/hang`: never answers.
+    /// `/hang`: never answers, until it is healed.
     Hang,
     /// `/down`: 503.
     Down,
@@ -151,8 +151,9 @@ impl Behaviour {
             Self::Down => Step::status(503),
             Self::Recovering if !healed => Step::status(503),
             Self::Unknown => Step::status(404),
-            Self::Hang => Step::hang(),
+            Self::Hang if !healed => Step::hang(),
             Self::Healthy
+            | Self::Hang
             | Self::Flaky
             | Self::Limited
             | Self::Rejecting

@@ -152,7 +152,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Mends `/rejecting` and `/recovering` (true), or breaks them again.
+    /// Mends `/rejecting`, `/recovering` and `/hang` (true; whoever hangs already goes on hanging), or breaks them again.
     pub fn heal(&self, healed: bool) {
         self.shared.inner().healed = healed;
     }

@@ -1,8 +1,9 @@
 //! The control table: destinations, the stage's switch, places in lanes.
 
+use punctual_core::breaker::{Open, Probe, Reach};
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
-use punctual_core::id::{Correlation, DeliveryId, DestinationId};
+use punctual_core::id::{Correlation, DeliveryId, DestinationId, Owner};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::ports::{Control as _, Cursor, ShadowQuery, Stored, Watched};
 use punctual_core::rejections::Rejections;
@@ -150,6 +151,7 @@ pub(crate) async fn rejections_are_versioned(world: &impl World) {
     let watched = |stored: Option<&Rejections>| Watched {
         destinations: vec![acme.clone()],
         rejections: stored.map(|stored| (id("acme"), stored.clone())).into_iter().collect(),
+        reach: Vec::new(),
         settings,
     };
     let asked = [id("acme"), id("beta"), id("acme")];
@@ -227,4 +229,61 @@ pub(crate) async fn two_bookings_share_no_slot(world: &impl World) {
     let answers = tokio::join!(control.move_limit(&key, next), control.move_limit(&key, next));
     let answers = [answers.0.unwrap(), answers.1.unwrap()];
     assert!(answers.contains(&Moved::Done { now: 1_020 }) && answers.contains(&Moved::Done { now: 1_040 }), "{answers:?}");
+}
+
+pub(crate) fn reach(version: u64, silent: u32, open: Option<Open>, by: &str) -> Reach {
+    Reach { version, silent, in_flight: 100, open, by: Correlation::of_request(by) }
+}
+
+fn open(probe: Option<Probe>) -> Open {
+    Open { since: at(0), probe_at: at(15), probes: 2, probe }
+}
+
+pub(crate) async fn reach_is_versioned(world: &impl World) {
+    let control = world.control();
+    assert_eq!(control.reaches().await.unwrap(), []);
+    let acme = destination("acme", 1);
+    control.put_destination(&acme, 0).await.unwrap();
+    let probe = Probe { owner: Owner::new("o1").expect("an owner"), until: at(60) };
+    let lives = [
+        reach(1, 2, None, "a"),
+        reach(2, 3, Some(open(None)), "b"),
+        reach(3, 3, Some(open(Some(probe))), "c"),
+        reach(4, 0, None, "d"),
+    ];
+    assert_eq!(control.note_reach(&id("acme"), &lives[1]).await.unwrap(), Stored::Conflict, "nothing to follow");
+    assert_eq!(control.reaches().await.unwrap(), []);
+    for stored in &lives {
+        // The second time its answer was lost.
+        for _ in 0..2 {
+            assert_eq!(control.note_reach(&id("acme"), stored).await.unwrap(), Stored::Done);
+        }
+        let kept = vec![(id("acme"), stored.clone())];
+        assert_eq!(control.reaches().await.unwrap(), kept);
+        let watched = control.watch(&[id("acme"), id("beta"), id("acme")]).await.unwrap();
+        assert_eq!(watched, Watched { destinations: vec![acme.clone()], reach: kept, ..Watched::default() });
+    }
+    assert_eq!(control.note_reach(&id("acme"), &reach(4, 1, None, "e")).await.unwrap(), Stored::Conflict, "written since");
+    // Another destination's row is apart, needs no destination, and is none.
+    let beta = reach(1, 1, None, "e");
+    assert_eq!(control.note_reach(&id("beta"), &beta).await.unwrap(), Stored::Done);
+    let mut all = control.reaches().await.unwrap();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(all, [(id("acme"), lives[3].clone()), (id("beta"), beta.clone())]);
+    assert_eq!(control.watch(&[id("beta")]).await.unwrap().reach, [(id("beta"), beta)]);
+    assert_eq!(control.destinations().await.unwrap(), [acme]);
+}
+
+pub(crate) async fn one_of_two_probes_has_the_lease(world: &impl World) {
+    let control = world.control();
+    let acme = id("acme");
+    control.note_reach(&acme, &reach(1, 3, Some(open(None)), "a")).await.unwrap();
+    let probing =
+        |owner: &str, by| reach(2, 3, Some(open(Some(Probe { owner: Owner::new(owner).expect("an owner"), until: at(60) }))), by);
+    let (mine, theirs) = (probing("o1", "b"), probing("o2", "b"));
+    let answers = tokio::join!(control.note_reach(&acme, &mine), control.note_reach(&acme, &theirs));
+    let answers = [answers.0.unwrap(), answers.1.unwrap()];
+    assert_eq!(answers.iter().filter(|answer| **answer == Stored::Done).count(), 1, "{answers:?}");
+    let kept = control.reaches().await.unwrap();
+    assert_eq!(kept, [(acme, if answers[0] == Stored::Done { mine } else { theirs })]);
 }

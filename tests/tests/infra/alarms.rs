@@ -15,7 +15,7 @@ pub(crate) fn written_by(function: &str) -> &'static [&'static str] {
 }
 
 #[test]
-fn there_are_six_alarms_each_on_a_metric_that_is_written() {
+fn there_are_seven_alarms_each_on_a_metric_that_is_written() {
     let document = document();
     let alarms = resources_of(&document, "AWS::CloudWatch::Alarm");
     assert!(alarms.keys().map(String::as_str).eq(sorted(EXPECTED_METRICS.map(|(alarm, ..)| alarm))));
@@ -89,15 +89,17 @@ fn thresholds_are_as_the_contract_says() {
     assert_eq!((&heartbeat["EvaluationPeriods"], &heartbeat["DatapointsToAlarm"]), (&json!(3), &json!(3)));
     let period = json!({ "Fn::FindInMap": ["TickEvery", reference("TickMinutes"), "PeriodSeconds"] });
     assert_eq!(heartbeat["Period"], period);
-    for name in ["ExpiredAlarm", "DeadLettersAlarm", "DeadReachableAlarm", "DestinationPausedAlarm"] {
+    for name in ["ExpiredAlarm", "DeadLettersAlarm", "DeadReachableAlarm", "DestinationPausedAlarm", "BreakerOpenedAlarm"] {
         assert_eq!(of(name)["ComparisonOperator"], "GreaterThanThreshold", "{name}");
         assert_eq!(of(name)["Threshold"], 0, "{name}");
     }
     for name in ["OldestOverdueAlarm", "DeadReachableAlarm", "DeadLettersAlarm"] {
         assert_eq!(of(name)["Statistic"], "Maximum", "{name}");
     }
-    // Each pause is written once: a sum pages for a single one.
-    assert_eq!(of("DestinationPausedAlarm")["Statistic"], "Sum");
+    // Each pause and each opening is written once: a sum pages for a single one.
+    for name in ["DestinationPausedAlarm", "BreakerOpenedAlarm"] {
+        assert_eq!(of(name)["Statistic"], "Sum", "{name}");
+    }
     let expired = of("ExpiredAlarm");
     let metrics = list(&expired["Metrics"]);
     let returned: Vec<_> = metrics.iter().filter(|one| one["ReturnData"] == true).collect();

@@ -77,13 +77,14 @@ pub(crate) fn log_streams(function: &str) -> String {
 
 /// Metrics that the alarms read: (alarm, namespace, metric, the functions that write it). In the code's own namespace
 /// every metric has exactly the code's dimensions.
-pub(crate) const EXPECTED_METRICS: [(&str, &str, &str, &[&str]); 6] = [
+pub(crate) const EXPECTED_METRICS: [(&str, &str, &str, &[&str]); 7] = [
     ("OldestOverdueAlarm", NAMESPACE, metric::OLDEST_OVERDUE_SECONDS, &["dispatch"]),
     ("DispatchHeartbeatAlarm", NAMESPACE, metric::DISPATCH_HEARTBEAT, &["dispatch"]),
     ("ExpiredAlarm", NAMESPACE, metric::EXPIRED, &["deliver", "dispatch"]),
     ("DeadLettersAlarm", "AWS/SQS", "ApproximateNumberOfMessagesVisible", &[]),
     ("DeadReachableAlarm", NAMESPACE, metric::DEAD_REACHABLE, &["dispatch"]),
     ("DestinationPausedAlarm", NAMESPACE, metric::DESTINATION_PAUSED, &["deliver"]),
+    ("BreakerOpenedAlarm", NAMESPACE, metric::BREAKER_OPENED, &["deliver"]),
 ];
 
 /// The template as JSON, its short tags written out (`!Ref x` → `{"Ref": "x"}`).

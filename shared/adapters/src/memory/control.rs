@@ -90,7 +90,9 @@ impl Control for MemoryControl {
         match tables.reach.get(id) {
             // This very write again.
             Some(stored) if stored == reach => return Ok(Stored::Done),
-            stored if stored.map_or(0, |stored| stored.version).saturating_add(1) != reach.version => return Ok(Stored::Conflict),
+            stored if stored.map_or(0, |stored| stored.version).saturating_add(1) != reach.version => {
+                return Ok(Stored::Conflict);
+            }
             _ => {}
         }
         tables.reach.insert(id.clone(), reach.clone());
