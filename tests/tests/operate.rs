@@ -9,7 +9,7 @@ use punctual_core::attempt::{Answer, Attempt};
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::delivery::{Cancel, Delivery, NewDelivery, Payload};
 use punctual_core::destination::StageRules;
-use punctual_core::explain::explain;
+use punctual_core::explain::{Whither, explain};
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Owner, Reference};
 use punctual_core::ports::{Ledger as _, Time};
 use punctual_core::reason::Reason;
@@ -121,7 +121,7 @@ fn delivering() -> Delivery {
 }
 
 fn told(row: &Delivery) -> (String, Vec<&'static str>) {
-    let explained = explain(row, None, None, MARGIN, Now::exactly(at(40)));
+    let explained = explain(row, None, Whither::default(), MARGIN, Now::exactly(at(40)));
     (explained.why, explained.allowed)
 }
 

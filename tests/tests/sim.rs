@@ -13,6 +13,8 @@ const THREADS: u64 = 2;
 /// What must have happened, or the world has become too tame to prove anything.
 const HARD: &[&str] = &[
     "booking refused",
+    "breaker closed",
+    "breaker opened",
     "call",
     "claim refused",
     "clock: machine off",
@@ -50,6 +52,10 @@ const HARD: &[&str] = &[
     "destination promoted",
     "posted to the shadow sink",
     "row: shadowed shadowed",
+    "probe begun",
+    "probe begun after a lost one",
+    "probe failed",
+    "probe given back",
     "rejections noted",
     "rescued",
     "returned",
@@ -66,6 +72,7 @@ const HARD: &[&str] = &[
     "row: dispatching lease_ended",
     "row: dispatching message_overdue",
     "row: expired deadline_passed",
+    "row: scheduled breaker_open",
     "row: scheduled destination_paused",
     "row: scheduled held",
     "row: scheduled publish_failed",

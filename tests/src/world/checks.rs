@@ -33,6 +33,8 @@ pub struct Violation {
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) id: DeliveryId,
+    /// Which destination.
+    pub(super) to: usize,
     pub(super) attempt: u32,
     pub(super) actor: u32,
     pub(super) started: i64,
@@ -203,6 +205,13 @@ impl Inner {
             let in_order = at <= now && at + age + 2_700 >= previous.at.as_millis();
             claim(in_order, "history_out_of_order", "its history is not in the order of time");
         }
+        let fresh = || after.history.iter().skip(before.history.len());
+        let barred = fresh().any(|entry| entry.reason == Some(Reason::BreakerOpen));
+        claim(
+            !barred || (after.state == State::Scheduled && before.attempts == after.attempts),
+            "attempt_spent",
+            "an open breaker cost an attempt",
+        );
         let taken = after.lease_owner.is_some() && after.lease_owner != before.lease_owner;
         if taken {
             claim(before.hold.is_none(), "claimed_while_held", "a held row was claimed");
@@ -302,7 +311,9 @@ impl Inner {
         let budget = seen.copied().unwrap_or(u32::MAX).saturating_add(row.granted);
         // Whoever calls has read the destination in this invocation, before or after.
         let unaware = self.paused_since.get(&row.destination).is_none_or(|since| now <= since + DELIVER_MS);
+        let closed = self.may_be_called(call, &row);
         for (holds, rule, problem) in [
+            (closed, "called_while_open", "though its destination's breaker is open, and not as its one probe"),
             (now >= row.deliver_after.as_millis(), "called_early", "before it was due"),
             (now >= row.next_attempt_at.as_millis(), "called_early", "before its next attempt was due"),
             (now >= floor, "called_early", "before the receiver's Retry-After had passed"),
@@ -340,6 +351,22 @@ impl Inner {
     fn in_shadow(&self, id: &DestinationId) -> bool {
         let found = self.control.lookup(std::slice::from_ref(id)).now_or_never().and_then(Result::ok);
         found.is_some_and(|(found, _)| found.iter().any(|d| d.spec.mode == Mode::Shadow))
+    }
+
+    /// Whether the breaker lets a caller through: it is closed; or it has been opened so lately that the caller need not know;
+    /// or the caller holds the lease of the probe, for this one call, until it has heard an answer.
+    fn may_be_called(&self, call: &Call, row: &Delivery) -> bool {
+        let Some(open) = self.reach(&row.destination).filter(|_| self.reach_on).and_then(|reach| reach.open) else { return true };
+        let of_caller = || self.checks.calls.iter().filter(|other| other.actor == call.actor && other.to == call.to);
+        if of_caller().any(|other| matches!(other.answer, Some((_, CallResult::Answered { .. })))) {
+            return true;
+        }
+        let saw = self.facts.get(&call.actor).is_some_and(|facts| facts.saw_open.contains(&row.destination));
+        if saw {
+            let probes = actor_of(open.probe.as_ref().map(|probe| &probe.owner)) == Some(call.actor);
+            return probes && of_caller().next().is_none();
+        }
+        self.open_since.get(&row.destination).is_none_or(|since| self.now <= since + DELIVER_MS)
     }
 
     /// When the receiver lets itself be called again, as far as its wish was recorded by who heard it.

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use punctual_core::acquire::Acquire;
+use punctual_core::breaker::Reach;
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane, Payload};
@@ -40,6 +41,8 @@ pub(super) enum Effect {
     Watch(Vec<DestinationId>),
     NoteRejections(DestinationId, Box<Rejections>),
     MoveLimit(Key, Move),
+    Reaches,
+    NoteReach(DestinationId, Box<Reach>),
     PutDestination(Box<Destination>, u64),
     Cursors,
     KeepCursor(Lane, Option<Cursor>),
@@ -82,6 +85,8 @@ impl Effect {
             Self::Watch(_) => "watch".into(),
             Self::NoteRejections(id, noted) => format!("note rejections {id} v{} {}", noted.version, noted.results),
             Self::MoveLimit(key, write) => format!("move limit {key} {write:?}"),
+            Self::Reaches => "reaches".into(),
+            Self::NoteReach(id, reach) => format!("note reach {id} v{} silent {} {:?}", reach.version, reach.silent, reach.open),
             Self::PutDestination(d, _) => {
                 format!("put destination {} v{}{}", d.spec.id, d.version, if d.paused.is_some() { " paused" } else { "" })
             }
@@ -116,6 +121,7 @@ impl Effect {
                 | Self::Write(_)
                 | Self::NoteRejections(..)
                 | Self::MoveLimit(..)
+                | Self::NoteReach(..)
                 | Self::PutDestination(..)
                 | Self::PostShadow(_)
                 | Self::Publish(_)
@@ -151,6 +157,7 @@ pub(super) enum Answer {
     Watched(Watched),
     Stored(Stored),
     Moved(Moved),
+    Reaches(Vec<(DestinationId, Reach)>),
     Cursors(Vec<(Lane, Cursor)>),
     Published(Vec<Option<MessageId>>),
     Time(Result<Now, ClockError>),

@@ -47,6 +47,12 @@ pub fn generate(world: &mut World, seed: u64) -> Vec<Op> {
         world.apply(&op);
         ops.push(op);
     }
+    // By its own dice, so that the other half of the seeds is as it always was.
+    if Rng::new(mix(&[seed, 31])).chance(500) {
+        let op = Op::Reach { on: true };
+        world.apply(&op);
+        ops.push(op);
+    }
     if let Some(destination) = mood.shadow {
         let op = Op::Shadow { destination };
         world.apply(&op);

@@ -1,9 +1,10 @@
 //! I let calls happen: each is one step of the tables, the queues or the receivers, and every row that it touches is checked.
 
 use futures::FutureExt as _;
+use punctual_core::breaker::{Open, Reach};
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::Destination;
-use punctual_core::id::DeliveryId;
+use punctual_core::id::{DeliveryId, DestinationId};
 use punctual_core::limiter::Moved;
 use punctual_core::ports::{Acquired, Control as _, Ledger as _, PortError, Stored, WakeQuery, Watched, Written};
 
@@ -71,8 +72,13 @@ impl Inner {
             Effect::Watch(ids) => {
                 let watched = at_once(self.control.watch(ids));
                 self.saw(actor, watched.as_ref().map(|watched| watched.destinations.as_slice()).unwrap_or_default());
-                if let Some(watched) = &watched {
+                let mut watched = watched;
+                if let Some(watched) = &mut watched {
+                    if !self.reach_on {
+                        watched.reach.clear();
+                    }
                     self.saw_rejections(actor, watched);
+                    self.saw_reach(actor, watched);
                 }
                 watched.map_or(Answer::Fault, Answer::Watched)
             }
@@ -86,6 +92,15 @@ impl Inner {
                     self.count("booking refused");
                 }
                 moved.map_or(Answer::Fault, Answer::Moved)
+            }
+            Effect::Reaches => at_once(self.control.reaches()).map_or(Answer::Fault, Answer::Reaches),
+            Effect::NoteReach(id, reach) => {
+                let before = self.reach(id);
+                let stored = at_once(self.control.note_reach(id, reach));
+                if stored == Some(Stored::Done) {
+                    self.reach_changed(id, before.as_ref(), reach);
+                }
+                stored.map_or(Answer::Fault, Answer::Stored)
             }
             Effect::PutDestination(destination, expected) => {
                 let stored = at_once(self.control.put_destination(destination, *expected));
@@ -181,6 +196,55 @@ impl Inner {
             if of_it.any(|(_, rejections)| rejections.why_pause(destination).is_some()) {
                 facts.saw_paused.insert(destination.spec.id.clone());
             }
+        }
+    }
+
+    fn saw_reach(&mut self, actor: u32, watched: &Watched) {
+        let Some(facts) = self.facts.get_mut(&actor) else { return };
+        for destination in &watched.destinations {
+            let id = &destination.spec.id;
+            if watched.reach.iter().any(|(of, reach)| of == id && reach.open.is_some()) {
+                facts.saw_open.insert(id.clone());
+            } else {
+                facts.saw_open.remove(id);
+            }
+        }
+    }
+
+    /// How a destination is reached, as stored.
+    pub(super) fn reach(&self, id: &DestinationId) -> Option<Reach> {
+        let all = at_once(self.control.reaches())?;
+        all.into_iter().find(|(of, _)| of == id).map(|(_, reach)| reach)
+    }
+
+    /// What is stored of a destination has changed: its breaker, and the lease of its probe.
+    fn reach_changed(&mut self, id: &DestinationId, before: Option<&Reach>, after: &Reach) {
+        let now = self.now;
+        let open = |reach: Option<&Reach>| reach.and_then(|reach| reach.open.clone());
+        let lease = |open: &Open| open.probe.clone();
+        match (open(before), open(Some(after))) {
+            (None, Some(_)) => {
+                self.count("breaker opened");
+                self.open_since.insert(id.clone(), now);
+            }
+            (Some(_), None) => {
+                self.count("breaker closed");
+                self.open_since.remove(id);
+            }
+            (Some(before), Some(after)) => {
+                let live = lease(&before).filter(|probe| probe.until.as_millis() > now);
+                match (lease(&before), lease(&after)) {
+                    (_, Some(probe)) if live.as_ref().is_some_and(|live| live.owner != probe.owner) => {
+                        self.violate("two_probes", format!("{id}: {before:?} -> {after:?}"));
+                    }
+                    (None, Some(_)) => self.count("probe begun"),
+                    (Some(_), Some(_)) => self.count("probe begun after a lost one"),
+                    (Some(_), None) if after.probes == before.probes => self.count("probe given back"),
+                    (Some(_), None) => self.count("probe failed"),
+                    (None, None) => {}
+                }
+            }
+            (None, None) => self.count("reach noted"),
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Facts {
     pub(super) faults: u32,
     /// The destinations that it saw paused when it last read them.
     pub(super) saw_paused: BTreeSet<DestinationId>,
+    /// The destinations whose breakers it saw open.
+    pub(super) saw_open: BTreeSet<DestinationId>,
     /// The attempt budgets that it saw then.
     pub(super) saw_budget: BTreeMap<DestinationId, u32>,
     below: i64,
@@ -60,6 +62,10 @@ pub(super) struct Inner {
     pub(super) control: MemoryControl,
     /// Since when destinations have been paused.
     pub(super) paused_since: BTreeMap<DestinationId, i64>,
+    /// Whether it is noted how destinations are reached.
+    pub(super) reach_on: bool,
+    /// Since when breakers have been open.
+    pub(super) open_since: BTreeMap<DestinationId, i64>,
     pub(super) queue: SimQueue,
     /// What deliver measured: all its invocations of a run share one environment.
     pub(super) measure: Arc<Measure>,
@@ -91,6 +97,8 @@ impl Inner {
             lagging: BTreeSet::new(),
             control: MemoryControl::default(),
             paused_since: BTreeMap::new(),
+            reach_on: false,
+            open_since: BTreeMap::new(),
             queue: SimQueue::default(),
             measure: Arc::default(),
             receivers: (0..receivers).map(|_| Receiver::new()).collect(),
@@ -316,7 +324,7 @@ impl Inner {
         let attempt = header("x-delivery-attempt")?.parse().ok()?;
         self.count("call");
         self.say(|| format!("a{actor} first byte of {}#{attempt} to r{to}", short(&id)));
-        let call = Call { id: id.clone(), attempt, actor, started: self.now, timeout: request.total_timeout, answer: None };
+        let call = Call { id: id.clone(), to, attempt, actor, started: self.now, timeout: request.total_timeout, answer: None };
         self.check_call(&call, to, &key, &request.body);
         if let Some(script) = &mut self.script {
             script.first_byte(call.started);

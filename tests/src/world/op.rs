@@ -219,6 +219,11 @@ pub enum Op {
         /// From now on.
         behaviour: Behaviour,
     },
+    /// How destinations are reached is noted from now on, or no longer: without it there are no breakers.
+    Reach {
+        /// On or off.
+        on: bool,
+    },
     /// The machines' clock is off by so much.
     Skew {
         /// Milliseconds, to either side.

@@ -141,11 +141,17 @@ impl Control for Port {
     }
 
     async fn reaches(&self) -> Result<Vec<(DestinationId, Reach)>, PortError> {
-        Ok(Vec::new())
+        if !self.inner().reach_on {
+            return Ok(Vec::new());
+        }
+        answer!(self, Effect::Reaches, Reaches, "reaches")
     }
 
-    async fn note_reach(&self, _: &DestinationId, _: &Reach) -> Result<Stored, PortError> {
-        Ok(Stored::Done)
+    async fn note_reach(&self, id: &DestinationId, reach: &Reach) -> Result<Stored, PortError> {
+        if !self.inner().reach_on {
+            return Ok(Stored::Done);
+        }
+        answer!(self, Effect::NoteReach(id.clone(), Box::new(reach.clone())), Stored, "note_reach")
     }
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {

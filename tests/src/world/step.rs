@@ -339,6 +339,7 @@ impl World {
                     receiver.behaviour = behaviour;
                 }
             }
+            Op::Reach { on } => self.inner().reach_on = on,
             Op::Skew { ms } => {
                 let mut inner = self.inner();
                 inner.skew = i64::from(ms);
