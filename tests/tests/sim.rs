@@ -53,7 +53,6 @@ const HARD: &[&str] = &[
     "posted to the shadow sink",
     "row: shadowed shadowed",
     "probe begun",
-    "probe begun after a lost one",
     "probe failed",
     "probe given back",
     "rejections noted",
