@@ -1,6 +1,7 @@
 //! I am one run of dispatch, in the order of its steps.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -13,10 +14,10 @@ use punctual_core::id::{Correlation, DeliveryId, DestinationId};
 use punctual_core::ports::{Acquired, Control, Cursor, DeadLetters, Ledger, Queue, Time, WakeQuery};
 use punctual_core::settings::RetryMode;
 use punctual_core::time::Timestamp;
-use punctual_flows::release::{CHUNK, CONCURRENCY, Releaser, Rules};
+use punctual_flows::release::{ARRIVAL_LEAD, CHUNK, CONCURRENCY, Releaser, Rules};
 use punctual_flows::{FlowError, chain};
 
-use crate::scan::{Window, scan};
+use crate::scan::{Scan, Window, scan};
 use crate::settle::Settler;
 use crate::summary::Summary;
 
@@ -147,7 +148,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         summary.outstanding += scan.outstanding.len();
 
         let releaser = self.releaser();
-        // An open breaker: one row at most, to probe; what has ended is looked at all the same, for deadlines.
+        // An open breaker: one row at most, to probe.
         let probe_at = match reach.map_or(Gate::Closed, |reach| reach.gate(now)) {
             Gate::Closed => None,
             Gate::MayProbe => Some(now.lo),
@@ -161,12 +162,13 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             destination,
             retry_mode,
             may_claim: probe_at.is_none(),
+            spare: AtomicBool::new(false),
         };
-        let taken_back = self.look_at(&settler, &scan.ended, summary).await?;
-
         if let Some(at) = probe_at {
-            return self.release_probe(&settler, scan.fresh, at, summary).await;
+            return self.release_probe(settler, scan, at, summary).await;
         }
+        let taken_back = self.look_at(&settler, &scan.ended, None, summary).await?;
+
         let outstanding = summary.outstanding + taken_back;
         // What was looked at and is in order, or was taken back, is out as well, and due when the index says.
         scan.outstanding.extend(scan.ended.iter().map(|candidate| candidate.wake_at));
@@ -201,28 +203,31 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
     }
 
     /// Releases one row of a destination whose breaker is open, if the next probe may start before the next run: the one
-    /// with the nearest deadline that can be claimed, so that its message is seen when a probe may start.
+    /// with the nearest deadline that can be claimed, so that its message is seen when a probe may start. Where none waits
+    /// in the ledger, one whose message is lost is taken back for it: nobody else may ever come.
     async fn release_probe(
         &self,
-        settler: &Settler<'_, L, Q, D, T>,
-        fresh: Vec<Candidate>,
+        mut settler: Settler<'_, L, Q, D, T>,
+        scan: Scan,
         at: Timestamp,
         summary: &mut Summary,
     ) -> Result<(), FlowError> {
-        let (waiting, claimed) = (fresh.len(), summary.released.claimed);
-        if at <= self.time.now()?.hi.plus(self.tick) {
-            for candidate in nearest_deadline_first(fresh, PROBE_TRIES) {
-                // Whoever comes before the probe's time comes for nothing: messages arrive a second early, and to the second.
-                let slot = at.plus(ARRIVAL_LEAD * 2);
+        let (waiting, claimed) = (scan.fresh.len(), summary.released.claimed);
+        let near = at <= self.time.now()?.hi.plus(self.tick);
+        if near {
+            for candidate in nearest_deadline_first(scan.fresh, PROBE_TRIES) {
                 let Candidate { id, wake_at, deliver_by, .. } = candidate;
-                let probe = Admitted { id, due: wake_at, slot, deliver_by };
-                self.claim_and_publish(settler, std::slice::from_ref(&probe), summary).await?;
+                let probe = Admitted { id, due: wake_at, slot: seen_from(at), deliver_by };
+                self.claim_and_publish(&settler, std::slice::from_ref(&probe), summary).await?;
                 if summary.released.claimed > claimed {
                     break;
                 }
             }
         }
-        summary.left += waiting.saturating_sub(summary.released.claimed - claimed);
+        let probes = summary.released.claimed - claimed;
+        summary.left += waiting.saturating_sub(probes);
+        settler.spare = AtomicBool::new(near && probes == 0);
+        self.look_at(&settler, &scan.ended, Some(at), summary).await?;
         Ok(())
     }
 
@@ -276,6 +281,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         &self,
         settler: &Settler<'_, L, Q, D, T>,
         candidates: &[Candidate],
+        from: Option<Timestamp>,
         summary: &mut Summary,
     ) -> Result<usize, FlowError> {
         let mut rescued = 0_usize;
@@ -288,7 +294,14 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             let rows = self.ledger.read(&ids).await?;
             let settled = self.settle_all(settler, rows, summary).await?;
             rescued += settled.len();
-            summary.released.add(settler.releaser.publish(settled, &[], settler.margin).await?);
+            let admitted = |(slot, row): (Timestamp, &Delivery)| Admitted {
+                id: row.id.clone(),
+                due: row.next_attempt_at,
+                slot,
+                deliver_by: row.deliver_by,
+            };
+            let line: Vec<Admitted> = settled.iter().filter_map(|row| from.map(|at| admitted((seen_from(at), row)))).collect();
+            summary.released.add(settler.releaser.publish(settled, &line, settler.margin).await?);
         }
         Ok(rescued)
     }
@@ -340,6 +353,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             destination,
             retry_mode,
             may_claim: false,
+            spare: AtomicBool::new(false),
         };
         for lane in destination.lanes() {
             let now = self.time.now()?;
@@ -356,13 +370,18 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
             summary.pages += 1;
             summary.read_units += page.read_units;
             summary.seen += page.candidates.len();
-            self.look_at(&settler, &page.candidates, summary).await?;
+            self.look_at(&settler, &page.candidates, None, summary).await?;
             if began != page.next {
                 self.control.keep_cursor(&lane, page.next.as_ref()).await?;
             }
         }
         Ok(())
     }
+}
+
+/// The slot of a message that must not be seen before `at`: messages arrive a second early, and to the second.
+fn seen_from(at: Timestamp) -> Timestamp {
+    at.plus(ARRIVAL_LEAD * 2)
 }
 
 /// How long the oldest row that nobody holds has been due.

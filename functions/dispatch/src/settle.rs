@@ -1,5 +1,6 @@
 //! I settle one row that was read: decide by the core, write the transition, and say what is to be published.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use punctual_core::clock::Now;
@@ -37,6 +38,8 @@ pub struct Settler<'a, L, Q, D, T> {
     pub retry_mode: RetryMode,
     /// Whether rows may be claimed: not for a paused destination, nor for one whose breaker is open.
     pub may_claim: bool,
+    /// One row may be claimed all the same, to probe: taken by the first that would be.
+    pub spare: AtomicBool,
 }
 
 impl<L: Ledger, Q: Queue, D: DeadLetters, T: Time> Settler<'_, L, Q, D, T> {
@@ -61,7 +64,9 @@ impl<L: Ledger, Q: Queue, D: DeadLetters, T: Time> Settler<'_, L, Q, D, T> {
                     summary.buried += 1;
                     return Ok(None);
                 }
-                ForDispatch::Claim | ForDispatch::Rescue if !self.may_claim => return Ok(None),
+                ForDispatch::Claim | ForDispatch::Rescue if !self.may_claim && !self.spare.swap(false, Ordering::Relaxed) => {
+                    return Ok(None);
+                }
                 ForDispatch::Claim | ForDispatch::Rescue => {
                     let mode = self.destination.spec.mode;
                     transition::dispatch_claimed(&row, self.releaser.claimer(now)?, mode, &stamp(time, by)?).ok()
