@@ -15,6 +15,7 @@ async fn of_four_dispatchers_on_500_due_rows_one_claims_each() {
     let world = World::start().await;
     let console = world.console();
     world.destination("shared", "healthy", json!({})).await;
+    world.proven("shared").await;
     console.on_destination("pause", "shared").await.unwrap();
     let ids = world.schedule(&due_now("shared", ROWS)).await;
     // All four have a running environment before the rows can be seen: none of them comes too late for the race.

@@ -7,10 +7,11 @@ use aws_sdk_sqs::types::QueueAttributeName;
 use punctual_adapters::aws::Aws;
 use punctual_adapters::clock::machine_time;
 use punctual_adapters::dynamodb::{DynamoControl, DynamoLedger};
+use punctual_core::breaker::Reach;
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::Destination;
-use punctual_core::id::{DeliveryId, DestinationId};
-use punctual_core::ports::{Control as _, Ledger as _};
+use punctual_core::id::{Correlation, DeliveryId, DestinationId};
+use punctual_core::ports::{Control as _, Ledger as _, Stored};
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_tests::console::Console;
@@ -91,6 +92,13 @@ impl World {
         });
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         self.console().put_destination(spec).await.unwrap();
+    }
+
+    /// Lets a destination pass for proven: as much may be out for it as it allows.
+    pub(crate) async fn proven(&self, id: &str) {
+        let by = Correlation::new("proven").unwrap();
+        let reach = Reach { version: 1, in_flight: 10_000, ..Reach::unproven(by) };
+        assert_eq!(self.control.note_reach(&DestinationId::new(id).unwrap(), &reach).await.unwrap(), Stored::Done);
     }
 
     /// Schedules reminders; all must be new.
