@@ -88,6 +88,7 @@ async fn fifty_rejections_in_a_row_pause_the_destination_and_keep_the_backlog() 
     world.destination("broken", "rejecting", json!({"pause_after": {"rejected": 50, "of_last": 50}})).await;
     world.destination("sound", "healthy", json!({})).await;
     let sound = world.schedule(&due_now("sound", 40)).await;
+    world.proven("broken").await;
     let ids = world.schedule(&due_now("broken", 200)).await;
     let (dead, waiting) = paused(&world, &ids).await;
 
@@ -127,6 +128,7 @@ async fn the_default_pauses_after_ten_of_twenty_and_again_after_a_resume_that_ca
     let _machine = MACHINE.read().await;
     let world = start().await;
     world.destination("broken", "rejecting", json!({})).await;
+    world.proven("broken").await;
     let ids = world.schedule(&due_now("broken", 120)).await;
     let (dead, waiting) = paused(&world, &ids).await;
     assert!((10..10 + CONSUMERS * BATCH).contains(&dead.len()), "{} dead", dead.len());
