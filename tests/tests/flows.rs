@@ -13,10 +13,10 @@
 mod ahead;
 #[path = "flows/answers.rs"]
 mod answers;
-#[path = "flows/capacity.rs"]
-mod capacity;
 #[path = "flows/blackhole.rs"]
 mod blackhole;
+#[path = "flows/capacity.rs"]
+mod capacity;
 #[path = "flows/crash.rs"]
 mod crash;
 #[path = "flows/ends.rs"]

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use punctual_core::admission::{Admitted, Candidate, Pace, admit, budget, nearest_deadline_first};
+use punctual_core::admission::{Admitted, Candidate, Pace, admit, budget};
 use punctual_core::breaker::{Gate, Reach};
 use punctual_core::clock::Now;
 use punctual_core::delivery::{Delivery, Lane};
@@ -215,7 +215,9 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
         let (waiting, claimed) = (scan.fresh.len(), summary.released.claimed);
         let near = at <= self.time.now()?.hi.plus(self.tick);
         if near {
-            for candidate in nearest_deadline_first(scan.fresh, PROBE_TRIES) {
+            let mut nearest = scan.fresh;
+            nearest.sort_by(|a, b| (a.deliver_by, a.wake_at, &a.id).cmp(&(b.deliver_by, b.wake_at, &b.id)));
+            for candidate in nearest.into_iter().take(PROBE_TRIES) {
                 let Candidate { id, wake_at, deliver_by, .. } = candidate;
                 let probe = Admitted { id, due: wake_at, slot: seen_from(at), deliver_by };
                 self.claim_and_publish(&settler, std::slice::from_ref(&probe), summary).await?;

@@ -50,9 +50,18 @@ pub mod metric {
     pub const OF_DISPATCH: &[&str] =
         &[DISPATCH_HEARTBEAT, OLDEST_OVERDUE_SECONDS, EXPIRED, DEAD, DEAD_REACHABLE, CLAIMED, PUBLISHED, RESCUED];
     /// What deliver emits in every invocation.
-    pub const OF_DELIVER: &[&str] =
-        &[DELIVERED, DEFERRED, DEAD, EXPIRED, SUPPRESSED, SHADOWED, SECRET_UNAVAILABLE, DESTINATION_PAUSED, RATE_LIMIT_DEFERRED,
-            BREAKER_OPENED];
+    pub const OF_DELIVER: &[&str] = &[
+        DELIVERED,
+        DEFERRED,
+        DEAD,
+        EXPIRED,
+        SUPPRESSED,
+        SHADOWED,
+        SECRET_UNAVAILABLE,
+        DESTINATION_PAUSED,
+        RATE_LIMIT_DEFERRED,
+        BREAKER_OPENED,
+    ];
 }
 
 /// The dimensions of every metric, in the order in which they are declared.

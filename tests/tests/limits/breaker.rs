@@ -3,11 +3,11 @@
 //! A batch is one message: it reads the row, calls, probes or gives the message back, and notes what it heard. Its writes
 //! are conditional on the version that it read; they arrive at any later time, also after its death.
 
-use punctual_core::breaker::{Gate, Heard, LEAST_IN_FLIGHT, OPENS_AFTER};
+use punctual_core::breaker::{Gate, Heard, LEAST_IN_FLIGHT};
 use stateright::{Model, Property};
 
 use crate::bounds::{BATCHES, PROBES};
-use crate::row::Row;
+use crate::row::{Row, rules};
 
 /// A probe's lease from its decision on, in ticks: the invocation's end and the clock bound.
 const LEASE: i8 = 2;
@@ -259,7 +259,7 @@ fn go_on(world: &mut World, who: usize) -> Option<()> {
 fn noted(world: &mut World, heard: Heard) {
     match heard {
         Heard::Answer => world.silent = 0,
-        Heard::Silence => world.silent = (world.silent + 1).min(u8::try_from(OPENS_AFTER).expect("few")),
+        Heard::Silence => world.silent = (world.silent + 1).min(u8::try_from(rules().breaker.opens_after).expect("few")),
         Heard::Nothing => {}
     }
 }

@@ -9,13 +9,18 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use punctual_core::breaker::{FIRST_PROBE, Gate, Heard, LONGEST_PROBE, Open, Probe, Reach, patience};
+use punctual_core::breaker::{BreakerPolicy, Gate, Heard, LONGEST_PROBE, Open, Probe, Reach, Rules};
 use punctual_core::clock::Now;
 use punctual_core::id::{Correlation, Owner};
 use punctual_core::time::Timestamp;
 
 /// One tick.
-const TICK: Duration = FIRST_PROBE;
+const TICK: Duration = Duration::from_secs(15);
+
+/// The default policy: its first patience is the tick.
+pub fn rules() -> Rules {
+    Rules { breaker: BreakerPolicy::default(), max_in_flight: MAX_IN_FLIGHT }
+}
 /// The present.
 const ORIGIN_MS: i64 = 1_796_115_600_000;
 /// The destination's own cap.
@@ -65,7 +70,7 @@ pub fn owner(who: u8) -> Owner {
 
 /// From so many failed probes on the patience is the same.
 fn most_probes() -> u32 {
-    (0..10).find(|n| patience(*n) == LONGEST_PROBE).expect("it ends")
+    (0..10).find(|n| rules().patience(*n) == LONGEST_PROBE).expect("it ends")
 }
 
 impl Row {
@@ -128,7 +133,7 @@ impl Row {
         thread_local!(static KNOWN: RefCell<HashMap<Asked, Option<Row>>> = RefCell::default());
         let ask = || {
             let probe = probe.map(owner);
-            self.reach().heard(&[call], probe.as_ref(), MAX_IN_FLIGHT, now(wide), &by()).map(|after| Self::next(&after))
+            self.reach().heard(&[call], probe.as_ref(), rules(), now(wide), &by()).map(|after| Self::next(&after))
         };
         KNOWN.with_borrow_mut(|known| *known.entry((*self, call, probe, wide)).or_insert_with(ask))
     }
