@@ -58,7 +58,7 @@ pub struct OnDelivery {
 #[derive(Debug)]
 pub enum Action {
     /// Register or replace a destination.
-    PutDestination(PutDestination),
+    PutDestination(Box<PutDestination>),
     /// Pause a destination.
     Pause(OnDestination),
     /// Resume a destination.
@@ -85,7 +85,7 @@ pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
             let mut input: PutDestination = strict(event, "").map_err(one)?;
             who_and_why(&input.by, &input.why)?;
             input.spec = Some(strict(&input.destination, "destination").map_err(one)?);
-            Ok(Action::PutDestination(input))
+            Ok(Action::PutDestination(Box::new(input)))
         }
         "pause" | "resume" | "promote" => {
             let input: OnDestination = strict(event, "").map_err(one)?;

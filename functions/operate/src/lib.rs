@@ -88,7 +88,7 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
     /// [`FlowError`] if a table or the database's time cannot be had: nothing was done.
     pub async fn handle(&self, event: &RawValue) -> Result<Response, FlowError> {
         match input::read(event) {
-            Ok(Action::PutDestination(input)) => self.put_destination(input).await,
+            Ok(Action::PutDestination(input)) => self.put_destination(*input).await,
             Ok(Action::Pause(input)) => self.pause(input).await,
             Ok(Action::Resume(input)) => self.resume(input).await,
             Ok(Action::Promote(input)) => self.promote(input).await,
