@@ -54,7 +54,6 @@ const HARD: &[&str] = &[
     "row: shadowed shadowed",
     "probe begun",
     "probe failed",
-    "probe given back",
     "rejections noted",
     "rescued",
     "returned",

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use aws_lambda_events::event::sqs::SqsEvent;
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_sqs::types::DeleteMessageBatchRequestEntry;
@@ -14,6 +14,7 @@ use punctual_adapters::aws::Aws;
 use punctual_adapters::clock::{DatabaseClock, InvocationTime, Probe, machine_time};
 use punctual_adapters::dynamodb::{DynamoControl, DynamoLedger, Meter};
 use punctual_adapters::sqs::{SqsDeadLetters, SqsQueue};
+use punctual_core::breaker::Reach;
 use punctual_core::destination::Destination;
 use punctual_core::id::Correlation;
 use punctual_core::outcome::CallResult;
@@ -155,8 +156,13 @@ impl World {
         InvocationTime::begin(&self.clock, probe, u64::try_from(ends).unwrap_or_default())
     }
 
-    /// Registers a destination, or replaces the version before it.
+    /// Registers a destination that has proven itself, or replaces the version before it.
     pub(super) async fn put_destination(&self, destination: &Destination) -> Result<()> {
+        if destination.version == 1 {
+            let unproven = Reach::unproven(Correlation::new("bench")?);
+            let proven = Reach { version: 1, in_flight: destination.spec.max_in_flight, ..unproven };
+            ensure!(self.control().note_reach(&destination.spec.id, &proven).await? == Stored::Done, "it was reached before");
+        }
         match self.control().put_destination(destination, destination.version.saturating_sub(1)).await? {
             Stored::Done => Ok(()),
             Stored::Conflict => bail!("destination {} has another version", destination.spec.id),
