@@ -126,6 +126,7 @@ async fn held_rows_and_a_paused_backlog_delay_nobody_and_still_expire() {
     world.stack.set_delivering(false).await.unwrap();
     for destination in ["held", "other", "paused"] {
         world.destination(destination, "healthy", json!({"shards": LANES})).await;
+        world.proven(destination).await;
         console.on_destination("pause", destination).await.unwrap();
     }
     let now = machine_time();
