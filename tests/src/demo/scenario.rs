@@ -66,6 +66,8 @@ impl Scenario {
             "rate_per_second": 100,
             // All twenty that are refused are to be seen dead: the pause that spares a backlog has its own drills.
             "pause_after": {"rejected": 64, "of_last": 64},
+            // The late one is silent at its first calls on purpose; the breaker has flows of its own.
+            "breaker": {"opens_after": 20},
             "retry": {"base_ms": 1_000, "cap_ms": 10_000, "attempts": 6},
         })
     }
