@@ -65,14 +65,14 @@ impl Ledger for Port {
 
     async fn acquire(&self, acquire: &Acquire) -> Result<Acquired, PortError> {
         if acquire.claim.state == State::Delivering {
-            self.inner().check_pace(&acquire.id);
+            self.inner().check_pace(self.actor, &acquire.id);
         }
         answer!(self, Effect::Acquire(Box::new(acquire.clone())), Acquired, "acquire")
     }
 
     async fn write(&self, transition: &Transition) -> Result<Written, PortError> {
         if transition.after.state == State::Delivering && transition.before.state != State::Delivering {
-            self.inner().check_pace(&transition.before.id);
+            self.inner().check_pace(self.actor, &transition.before.id);
         }
         answer!(self, Effect::Write(Box::new(transition.clone())), Written, "write")
     }
