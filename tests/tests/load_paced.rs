@@ -2,6 +2,7 @@
 //! that is down for ten minutes.
 #![allow(clippy::unwrap_used, reason = "a test reports by panicking")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use punctual_core::delivery::Delivery;
@@ -64,21 +65,32 @@ fn a_receiver_that_is_down_for_ten_minutes_costs_no_more_than_it_must() {
     assert_eq!(overtaken(&report, back), Vec::<String>::new(), "released after rows with a later deadline");
 }
 
-/// Rows that a run released after `back` although an earlier run had released one with a later deadline, and that missed
-/// their deadline.
+/// Rows that lay in the ledger when a run after `back` released one with a later deadline, and had to wait for a later run.
 fn overtaken(report: &Report, back: Timestamp) -> Vec<String> {
-    let released =
-        |row: &Delivery| row.history.iter().rev().find(|entry| entry.state == State::Dispatching).map(|entry| entry.at);
-    let after: Vec<(Timestamp, &Delivery)> =
-        report.rows.iter().filter_map(|row| Some((released(row).filter(|at| *at >= back)?, row))).collect();
-    let missed = report.missed();
-    let is_overtaken = |row: &Delivery, at: Timestamp| {
-        let minute = Duration::from_secs(60);
-        after.iter().any(|(earlier, other)| earlier.plus(minute) <= at && other.deliver_by > row.deliver_by)
+    let released = |row: &&Delivery| {
+        let at = row.history.iter().rposition(|entry| entry.state == State::Dispatching)?;
+        let since = row.history.get(at.checked_sub(1)?)?.at;
+        Some((row.history.get(at)?.at, since))
+    };
+    let after: Vec<(Timestamp, Timestamp, &Delivery)> = report
+        .rows
+        .iter()
+        .filter_map(|row| released(&row).map(|(at, since)| (at, since, row)))
+        .filter(|(at, ..)| *at >= back)
+        .collect();
+    assert!(after.len() > 10_000, "{} were released after the receiver was back", after.len());
+    let tick = Duration::from_secs(30);
+    let mut runs: BTreeMap<Timestamp, Timestamp> = BTreeMap::new();
+    for (at, _, row) in &after {
+        let latest = runs.entry(*at).or_insert(row.deliver_by);
+        *latest = row.deliver_by.max(*latest);
+    }
+    let is_overtaken = |at: Timestamp, since: Timestamp, row: &Delivery| {
+        runs.range(since..).take_while(|(run, _)| run.plus(tick) < at).any(|(_, latest)| *latest > row.deliver_by)
     };
     after
         .iter()
-        .filter(|(at, row)| missed.iter().any(|missed| missed.id == row.id) && is_overtaken(row, *at))
-        .map(|(_, row)| row.id.to_string())
+        .filter(|(at, since, row)| is_overtaken(*at, *since, row))
+        .map(|(at, since, row)| format!("{} {since} {at} {}", row.id, row.deliver_by))
         .collect()
 }

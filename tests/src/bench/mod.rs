@@ -80,7 +80,7 @@ pub async fn run() -> Result<Vec<Figure>> {
     figures.push(Figure::new("hostile_peak_bytes", hostile_peak().await?, "bytes", Some(HOSTILE_PEAK_GOAL)));
 
     for batch in [10, 1] {
-        let course = Course { reminders: if batch == 1 { 1_000 } else { 2_000 }, consumers: 4, batch };
+        let course = Course { reminders: 2_000, consumers: 4, batch };
         let pace = pace::run(course).await?;
         report::print_pace(course, &pace);
         figures.extend(pace_figures(&pace, if batch == 1 { "_batch_1" } else { "" }));
