@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use punctual_adapters::memory::{MemoryControl, MemoryLedger};
 use punctual_core::attempt::{Answer, Attempt};
+use punctual_core::breaker::{Gate, Open, Reach};
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::delivery::{Cancel, Delivery, NewDelivery, Payload};
 use punctual_core::destination::StageRules;
 use punctual_core::explain::{Whither, explain};
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Owner, Reference};
-use punctual_core::ports::{Ledger as _, Time};
+use punctual_core::ports::{Control as _, Ledger as _, Time};
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_operate::{Operate, Response};
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 const MARGIN: Duration = Duration::from_secs(10);
 
@@ -76,8 +77,11 @@ impl World {
 
     async fn cancel(&self, minute: i64) -> Response {
         *self.time.0.lock().unwrap() = at(minute);
+        self.operate(json!({"action": "cancel", "by": "ann", "why": "case 7", "delivery_id": "dlv_x"})).await
+    }
+
+    async fn operate(&self, event: Value) -> Response {
         let rules = StageRules { allow_local: false, secret_prefix: "punctual/test/".into() };
-        let event = json!({"action": "cancel", "by": "ann", "why": "case 7", "delivery_id": "dlv_x"}).to_string();
         let operate = Operate {
             ledger: &self.ledger,
             control: &self.control,
@@ -86,7 +90,7 @@ impl World {
             margin: MARGIN,
             by: Correlation::of_request("test"),
         };
-        operate.handle(&RawValue::from_string(event).unwrap()).await.unwrap()
+        operate.handle(&RawValue::from_string(event.to_string()).unwrap()).await.unwrap()
     }
 
     fn row(&self) -> Delivery {
@@ -198,4 +202,29 @@ async fn a_lost_answer_is_told() {
         let world = World::with(&Delivery { attempts: vec![attempt], ..row(State::Deferred) }).await;
         assert_eq!(world.cancel(20).await.may_have_been_delivered, may, "{reason}");
     }
+}
+
+/// Whoever has put a receiver right need not wait for the next probe of its breaker.
+#[tokio::test]
+async fn a_changed_destination_is_probed_at_once() {
+    let world = World::with(&row(State::Scheduled)).await;
+    let put = |url: &str| {
+        let destination = json!({"id": "crm", "url": url, "secrets": ["punctual/test/key"]});
+        json!({"action": "put_destination", "by": "ann", "why": "new", "destination": destination})
+    };
+    assert!(world.operate(put("https://old.example.com/hook")).await.ok);
+    let id = DestinationId::new("crm").unwrap();
+    let by = Correlation::new("deliver").unwrap();
+    let open = Open { since: at(19), probe_at: at(24), probes: 3, probe: None };
+    let reach = Reach { version: 1, silent: 3, open: Some(open), ..Reach::unproven(by) };
+    world.control.note_reach(&id, &reach).await.unwrap();
+
+    let same = world.operate(put("https://old.example.com/hook")).await;
+    assert!(same.did.starts_with("nothing"), "{}", same.did);
+    let stored = || async { world.control.reaches().await.unwrap().remove(0).1 };
+    assert_eq!(stored().await.gate(Now::exactly(at(20))), Gate::OpenUntil(at(24)));
+
+    let changed = world.operate(put("https://new.example.com/hook")).await;
+    assert!(changed.did.ends_with("the next dispatch run sends a probe"), "{}", changed.did);
+    assert_eq!(stored().await.gate(Now::exactly(at(20))), Gate::MayProbe);
 }

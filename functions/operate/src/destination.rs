@@ -50,7 +50,9 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
             paused: stored.and_then(|d| d.paused),
             changed: self.change(input.by, input.why)?,
         };
-        self.store(next, did).await
+        let id = next.spec.id.clone();
+        let stored = self.store(next, did).await?;
+        self.hurry(&id, stored).await
     }
 
     pub(crate) async fn pause(&self, input: OnDestination) -> Result<Response, FlowError> {
@@ -75,7 +77,10 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
         }
         let changed = self.change(input.by, input.why)?;
         let did = format!("resumed destination {}: the next dispatch run claims what is due", stored.spec.id);
-        self.store(Destination { version: stored.version.saturating_add(1), paused: None, changed, ..stored }, did).await
+        let id = stored.spec.id.clone();
+        let resumed = Destination { version: stored.version.saturating_add(1), paused: None, changed, ..stored };
+        let response = self.store(resumed, did).await?;
+        self.hurry(&id, response).await
     }
 
     pub(crate) async fn promote(&self, input: OnDestination) -> Result<Response, FlowError> {
@@ -103,6 +108,21 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
             stored.spec.id
         );
         self.store(Destination { version: stored.version.saturating_add(1), changed, ..stored }, did).await
+    }
+
+    /// A destination that was put right need not wait for the next probe of its breaker: it is due at once. Whoever wrote
+    /// it meanwhile knows better.
+    async fn hurry(&self, id: &DestinationId, mut response: Response) -> Result<Response, FlowError> {
+        if !response.ok {
+            return Ok(response);
+        }
+        let (now, reaches) = (self.time.now()?, self.control.watch(std::slice::from_ref(id)).await?.reach);
+        if let Some(soon) = reaches.first().and_then(|(_, reach)| reach.hurried(now, &self.by))
+            && self.control.note_reach(id, &soon).await? == Stored::Done
+        {
+            response.did.push_str("; its breaker is open: the next dispatch run sends a probe");
+        }
+        Ok(response)
     }
 
     async fn stored(&self, id: &DestinationId) -> Result<Option<Destination>, FlowError> {

@@ -170,6 +170,14 @@ impl Reach {
         Some(Self { version: self.version.saturating_add(1), open: Some(open), by: by.clone(), ..self.clone() })
     }
 
+    /// With the next probe due at once, because somebody changed what is reached; none if it is closed, due or under way.
+    #[must_use]
+    pub fn hurried(&self, now: Now, by: &Correlation) -> Option<Self> {
+        let open = self.open.as_ref().filter(|open| open.probe_at > now.lo && matches!(self.gate(now), Gate::OpenUntil(_)))?;
+        let open = Open { probe_at: now.lo, probes: 0, ..open.clone() };
+        Some(Self { version: self.version.saturating_add(1), open: Some(open), by: by.clone(), ..self.clone() })
+    }
+
     /// With what calls heard, in the order in which they ended; `probe` is the lease that one of them held. None if there
     /// is nothing to write.
     #[must_use]
@@ -238,6 +246,17 @@ mod tests {
 
     fn open() -> Reach {
         Reach::unproven(by()).heard(&[Heard::Silence; 3], None, rules(1_000), now(0), &by()).expect("it opens")
+    }
+
+    #[test]
+    fn a_probe_can_be_hurried_once_and_not_while_one_is_under_way() {
+        let opened = open();
+        let soon = opened.hurried(now(1), &by()).expect("it is open");
+        assert_eq!((soon.gate(now(1)), soon.version), (Gate::MayProbe, opened.version + 1));
+        assert_eq!(soon.hurried(now(1), &by()), None, "it is due already");
+        let probing = soon.probing(owner("p"), at(20), now(1), &by()).expect("the lease");
+        assert_eq!(probing.hurried(now(2), &by()), None);
+        assert_eq!(Reach::unproven(by()).hurried(now(1), &by()), None);
     }
 
     #[test]
