@@ -3,7 +3,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
+use punctual_core::time::Timestamp;
 use punctual_tests::cases::{self, Failing, Format, Outcome, judge};
 use punctual_tests::stack::root;
 use serde_json::{Value, json};
@@ -51,7 +53,7 @@ fn the_shared_cases_and_the_contracts_pass() {
             .files
             .iter()
             .map(|file| match file.outcome {
-                Outcome::Ran { format, .. } | Outcome::NotYet { format, .. } => format,
+                Outcome::Ran { format, .. } => format,
                 Outcome::Unusable(_) => panic!("{file:?}"),
             })
             .collect();
@@ -100,6 +102,35 @@ fn every_floor_and_every_signature_is_judged() {
 }
 
 #[test]
+fn every_due_time_is_judged() {
+    let file = read("tests/cases/calendar.json");
+    let mut minute_late = file.clone();
+    for case in minute_late["cases"].as_array_mut().unwrap() {
+        let due: Timestamp = case["deliver_after"].as_str().unwrap().parse().unwrap();
+        case["deliver_after"] = json!(due.plus(Duration::from_secs(60)));
+    }
+    let count = file["cases"].as_array().unwrap().len();
+    assert_eq!(failing(&minute_late).len(), count);
+    let line = failing(&minute_late)[0].to_string();
+    let expected = "cases[0] \"gb 2027-01-01 P14D 16:59\": expected 2026-12-18T17:00:00.000Z; got 2026-12-18T16:59:00.000Z";
+    assert_eq!(line, expected);
+
+    // A calendar that is closed for ever, or not valid, fails with each of its cases.
+    let of_gb = file["cases"].as_array().unwrap().iter().filter(|case| case["calendar"] == "gb").count();
+    for (field, value, more, line) in [
+        ("hours", json!({}), 1, "calendars.gb.hours: expected at least one opening interval in the week"),
+        ("time_zone", json!("Europe/Londinium"), 1, "calendars.gb.time_zone: expected an IANA zone, like Europe/London"),
+        ("opens", json!("later"), 1, "calendars.gb.opens: expected"),
+    ] {
+        let mut wrong = file.clone();
+        wrong["calendars"]["gb"][field] = value;
+        let failing = failing(&wrong);
+        assert_eq!(failing.len(), of_gb + more, "{failing:?}");
+        assert!(failing[0].to_string().starts_with(line), "{}", failing[0]);
+    }
+}
+
+#[test]
 fn every_stated_field_of_every_contract_is_judged() {
     let mut seen = 0;
     for entry in std::fs::read_dir(root().join("tests/contracts")).unwrap() {
@@ -140,10 +171,10 @@ fn a_wrong_case_ends_the_command_with_1_and_is_named() {
     assert_eq!(
         lines.lines().collect::<Vec<_>>(),
         [
-            "a.json: calendar, 50 cases, not yet supported",
+            "a.json: calendar, 50 cases, 0 failing",
             "b.json cases[0] \"3600\": expected a floor of 3601 s; got a floor of 3600 s",
             "b.json: retry_after, 11 cases, 1 failing",
-            "total: 2 files, 11 cases run, 1 failing, 50 not yet supported, 0 files unusable",
+            "total: 2 files, 61 cases run, 1 failing, 0 files unusable",
         ]
     );
     assert_eq!(command(&root().join("tests/cases")).status.code(), Some(0));
@@ -158,6 +189,7 @@ fn a_file_that_cannot_be_used_ends_the_command_with_1() {
         (r#"{"refuse": []}"#, "holds no case"),
         (r#"{"refuse": "10.0.0.1"}"#, "needs refuse, a list; got a text"),
         (r#"{"refuse": ["10.0.0.1"], "deny": ["::1"]}"#, "has a list \"deny\" that is not known here"),
+        (r#"{"calendars": [], "cases": []}"#, "needs calendars, an object; got a list"),
         (r#"{"calendars": {}, "cases": {}}"#, "needs cases, a list; got an object"),
         (r#"{"cases": [{"retry_after": "1", "floor_s": 1}]}"#, "expected now, a text; got nothing"),
         (r#"{"now": "today", "cases": [{"retry_after": "1", "floor_s": 1}]}"#, "needs now, an instant"),
@@ -198,6 +230,12 @@ fn malformed_entries_are_failing_cases_with_a_line() {
         case.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         json!({"cases": [case]})
     };
+    let due = |change: Value| {
+        let mut case = json!({"calendar": "a", "renewal_date": "2027-01-01", "notice": "P1D", "local_time": "09:00",
+            "deliver_after": "2026-12-31T09:00:00.000Z"});
+        case.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        json!({"calendars": {"a": {"time_zone": "UTC", "hours": {"thu": [["09:00", "17:00"]]}}}, "cases": [case]})
+    };
     let floor = |case: Value| json!({"now": "2026-12-01T09:00:00Z", "cases": [case, {"retry_after": "1", "floor_s": 1}]});
     for (file, line) in [
         (json!({"refuse": [5, "::1"]}), "refuse[0]: expected a text; got another number"),
@@ -211,6 +249,10 @@ fn malformed_entries_are_failing_cases_with_a_line() {
         (signed(json!({"secret": null})), "cases[0] \"a\": expected secret, a text; got null"),
         (signed(json!({"secret": "whsec_AAAA"})), "cases[0] \"a\": expected a signing secret; got a signing secret holds"),
         (signed(json!({"webhook_timestamp": "1"})), "cases[0] \"a\": expected webhook_timestamp, a whole number; got a text"),
+        (due(json!({"notice": null})), "cases[0] \"a 2027-01-01 ? 09:00\": expected notice, a text; got null"),
+        (due(json!({"notice": "PT1H"})), "cases[0] \"a 2027-01-01 PT1H 09:00\": expected notice: an ISO 8601 duration"),
+        (due(json!({"calendar": "b"})), "cases[0] \"b 2027-01-01 P1D 09:00\": expected a calendar of this file; got \"b\""),
+        (due(json!({"deliver_after": "soon"})), "cases[0] \"a 2027-01-01 P1D 09:00\": expected deliver_after, an instant;"),
         (signed(json!({"webhook_id": 1})), "cases[0]: expected webhook_id, a text; got another number"),
     ] {
         let failing = failing(&file);

@@ -1,280 +1,133 @@
-//! I am a business calendar: a time zone, opening hours for each weekday, holidays. I say whether an instant lies in them.
+//! I am a business calendar: a time zone, opening hours for each weekday, holidays, and days with hours of their own.
 //!
-//! Hours are half open: at the opening instant it is open, at the closing one it is not. The zone's rules are bundled.
+//! I say what a business instant is, which is the next one, and when a notice is due. I know no clock, and no calendar but
+//! the one I am given.
+//!
+//! - **A business instant** is one at which the clock on the wall shows a time within the day's opening hours. Hours are
+//!   half open: at the opening instant it is open, at the closing one it is not. A day with hours of its own (an *opening*)
+//!   follows those; any other holiday is closed; any other day follows its weekday's.
+//! - **Due** is `renewal_date` minus `notice`, at `local_time` in the calendar's zone, then forward to the first business
+//!   instant that is not before ([`due`]). `deliver_by` is given, or worked out in the same way but not moved.
+//! - **A gap**: where clocks go forward over `local_time`, what is meant is as much later as they go forward (02:30 becomes
+//!   03:30). **A fold**: where they go back and it comes twice, the earlier one is meant. That is RFC 5545's rule, and holds
+//!   for `deliver_by` too.
+//! - **Opening hours in a gap or a fold** are what the wall shows: hours that begin within a gap open when it ends, and hours
+//!   within a fold are open both times. Nothing that is open is passed over.
+//!
+//! The zones' rules are bundled; [`zone_data`] says which. A calendar is written as [`CalendarInput`], and its holidays can be
+//! read from an iCalendar file ([`ics`]).
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use jiff::civil::{Date, DateTime, Time, Weekday};
+use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 
-use crate::destination::FieldError;
 use crate::time::Timestamp;
 
-/// The most holidays of one calendar.
-const MOST_HOLIDAYS: usize = 2_000;
-/// The most intervals of one weekday.
-const MOST_INTERVALS: usize = 8;
+mod check;
+pub mod due;
+mod hours;
+pub mod ics;
+mod input;
+pub mod notice;
+mod search;
+pub mod step;
+mod zone;
 
-/// A holiday as it is written: `"2026-12-25"`, or `{"date": "2026-12-25", "name": "Christmas Day"}`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HolidayInput {
-    /// The day.
-    pub date: String,
-    /// What it is called; at most 64 characters.
-    #[serde(default)]
-    pub name: String,
-}
-
-/// Reads a date alone as a holiday without a name.
-fn holidays<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HolidayInput>, D::Error> {
-    struct Either(HolidayInput);
-    impl<'de> Deserialize<'de> for Either {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            struct Visit;
-            impl<'de> Visitor<'de> for Visit {
-                type Value = Either;
-                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    f.write_str("a date, or an object with date and name")
-                }
-                fn visit_str<E: de::Error>(self, date: &str) -> Result<Either, E> {
-                    Ok(Either(HolidayInput { date: date.to_owned(), name: String::new() }))
-                }
-                fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Either, A::Error> {
-                    HolidayInput::deserialize(MapAccessDeserializer::new(map)).map(Either)
-                }
-            }
-            deserializer.deserialize_any(Visit)
-        }
-    }
-    Ok(Vec::<Either>::deserialize(deserializer)?.into_iter().map(|Either(holiday)| holiday).collect())
-}
-
-/// The intervals of one day: `["09:00", "17:00"]` each, in order and apart; at most 8. `24:00` closes with the day.
-pub type Intervals = Vec<[String; 2]>;
-
-/// Opening hours as they are written. A day left out is closed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[expect(missing_docs, reason = "the days of the week")]
-pub struct HoursInput {
-    pub mon: Intervals,
-    pub tue: Intervals,
-    pub wed: Intervals,
-    pub thu: Intervals,
-    pub fri: Intervals,
-    pub sat: Intervals,
-    pub sun: Intervals,
-}
-
-/// A calendar as it is written.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CalendarInput {
-    /// An IANA zone, like `Europe/London`.
-    pub time_zone: String,
-    /// When it is open.
-    pub hours: HoursInput,
-    /// Days on which it is closed whatever the hours say; at most 2,000.
-    #[serde(default, deserialize_with = "holidays")]
-    pub holidays: Vec<HolidayInput>,
-}
+pub use check::{LONGEST_NAME, MOST_BYTES, MOST_HOLIDAYS, MOST_OPENINGS};
+pub use hours::{Interval, MOST_INTERVALS};
+pub use input::{CalendarInput, HolidayInput, HoursInput, Intervals, OpeningInput};
+pub use search::{MOST_DAYS_AHEAD, MOST_DAYS_BACK, NoneAhead, TooFew};
+pub use zone::{Clock, Placed, UtcOffset, zone_data};
 
 /// A validated calendar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calendar {
     zone: TimeZone,
     /// Opening intervals from Monday to Sunday, in order.
-    hours: [Vec<(Time, Close)>; 7],
+    hours: [Vec<Interval>; 7],
     holidays: BTreeMap<Date, String>,
+    openings: BTreeMap<Date, Opening>,
 }
 
-/// When an interval closes: at a time of the day, or with the day.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Close {
-    At(Time),
-    EndOfDay,
+/// The hours of one day alone.
+#[derive(Debug, Clone, PartialEq)]
+struct Opening {
+    hours: Vec<Interval>,
+    name: String,
 }
 
-impl HoursInput {
-    fn days(&self) -> [(&'static str, &Intervals); 7] {
-        let Self { mon, tue, wed, thu, fri, sat, sun } = self;
-        [("mon", mon), ("tue", tue), ("wed", wed), ("thu", thu), ("fri", fri), ("sat", sat), ("sun", sun)]
-    }
-}
-
-impl CalendarInput {
-    /// Validates it. `field` is where the calendar stands in the input, like `calendar`.
-    ///
-    /// # Errors
-    /// Everything that is wrong, each with its field.
-    pub fn check(&self, field: &str) -> Result<Calendar, Vec<FieldError>> {
-        let mut errors = Vec::new();
-        let zone = TimeZone::get(&self.time_zone).ok();
-        if zone.is_none() {
-            errors.push(FieldError::new("unknown_time_zone", format!("{field}.time_zone"), "an IANA zone, like Europe/London"));
-        }
-        let mut hours: [Vec<(Time, Close)>; 7] = Default::default();
-        for (slot, (day, intervals)) in hours.iter_mut().zip(self.hours.days()) {
-            match read_intervals(intervals) {
-                Ok(read) => *slot = read,
-                Err(problem) => errors.push(FieldError::new("invalid_hours", format!("{field}.hours.{day}"), problem)),
-            }
-        }
-        let mut holidays = BTreeMap::new();
-        if self.holidays.len() > MOST_HOLIDAYS {
-            errors.push(FieldError::new("out_of_bounds", format!("{field}.holidays"), format!("at most {MOST_HOLIDAYS}")));
-        }
-        for (i, holiday) in self.holidays.iter().take(MOST_HOLIDAYS).enumerate() {
-            let HolidayInput { date, name } = holiday;
-            match date.parse::<Date>() {
-                Ok(day) if name.chars().count() <= 64 => _ = holidays.insert(day, name.clone()),
-                Ok(_) => {
-                    errors.push(FieldError::new("out_of_bounds", format!("{field}.holidays[{i}].name"), "at most 64 characters"));
-                }
-                Err(_) => {
-                    errors.push(FieldError::new("invalid_date", format!("{field}.holidays[{i}]"), "a date, like 2026-12-25"))
-                }
-            }
-        }
-        match zone {
-            Some(zone) if errors.is_empty() => Ok(Calendar { zone, hours, holidays }),
-            _ => Err(errors),
-        }
-    }
-}
-
-fn read_intervals(intervals: &[[String; 2]]) -> Result<Vec<(Time, Close)>, String> {
-    if intervals.len() > MOST_INTERVALS {
-        return Err(format!("at most {MOST_INTERVALS} intervals"));
-    }
-    let mut read: Vec<(Time, Close)> = Vec::new();
-    for [open, close] in intervals {
-        let opens = minute(open).ok_or_else(|| format!("an opening time HH:MM; got {open:?}"))?;
-        let closes = match close.as_str() {
-            "24:00" => Close::EndOfDay,
-            text => Close::At(minute(text).ok_or_else(|| format!("a closing time HH:MM or 24:00; got {close:?}"))?),
-        };
-        if closes <= Close::At(opens) {
-            return Err(format!("a closing time after the opening time; got {open} to {close}"));
-        }
-        if read.last().is_some_and(|(_, before)| *before > Close::At(opens)) {
-            return Err(format!("intervals in order and apart; {open} is not after the one before it"));
-        }
-        read.push((opens, closes));
-    }
-    Ok(read)
-}
-
-/// `HH:MM`, nothing else.
-fn minute(text: &str) -> Option<Time> {
-    let (hour, minute) = text.split_once(':')?;
-    let two =
-        |digits: &str| digits.parse::<i8>().ok().filter(|_| digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_digit()));
-    Time::new(two(hour)?, two(minute)?, 0, 0).ok()
+/// What a day is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Day<'a> {
+    /// A day like any of its weekday; closed if it has no interval.
+    Weekday(&'a [Interval]),
+    /// A holiday with its name, which may be empty.
+    Holiday(&'a str),
+    /// A day with hours of its own, and its name, which may be empty.
+    Opening(&'a [Interval], &'a str),
 }
 
 impl Calendar {
     /// The local date and time of an instant.
     #[must_use]
     pub fn local(&self, at: Timestamp) -> DateTime {
-        self.zone.to_datetime(instant(at))
+        self.zone.to_datetime(zone::instant(at))
+    }
+
+    /// The zone's name, like `Europe/London`.
+    #[must_use]
+    pub fn zone_name(&self) -> &str {
+        self.zone.iana_name().unwrap_or("UTC")
+    }
+
+    /// The zone's offset from UTC at an instant.
+    #[must_use]
+    pub fn offset(&self, at: Timestamp) -> UtcOffset {
+        UtcOffset(self.zone.to_offset(zone::instant(at)))
     }
 
     /// Whether an instant is a business instant.
     #[must_use]
     pub fn is_open(&self, at: Timestamp) -> bool {
         let local = self.local(at);
-        let open_on = |intervals: &Vec<(Time, Close)>| {
-            intervals.iter().any(|(opens, closes)| *opens <= local.time() && Close::At(local.time()) < *closes)
-        };
-        !self.holidays.contains_key(&local.date()) && self.hours_of(local.date().weekday()).is_some_and(open_on)
+        self.intervals(local.date()).iter().any(|interval| interval.open_from(local.time()) == Some(local.time()))
     }
 
-    /// The holidays from a day up to, but not including, another, with their names.
-    pub fn holidays(&self, from: Date, until: Date) -> impl Iterator<Item = (Date, &str)> {
-        self.holidays.iter().filter(move |(day, _)| (from..until).contains(*day)).map(|(day, name)| (*day, name.as_str()))
+    /// What a day is.
+    #[must_use]
+    pub fn day(&self, date: Date) -> Day<'_> {
+        if let Some(Opening { hours, name }) = self.openings.get(&date) {
+            return Day::Opening(hours, name);
+        }
+        if let Some(name) = self.holidays.get(&date) {
+            return Day::Holiday(name);
+        }
+        let weekday = usize::try_from(date.weekday().to_monday_zero_offset()).unwrap_or_default();
+        Day::Weekday(self.hours.get(weekday).map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// The opening hours of a day, in order; none if it is closed.
+    #[must_use]
+    pub fn intervals(&self, date: Date) -> &[Interval] {
+        match self.day(date) {
+            Day::Weekday(hours) | Day::Opening(hours, _) => hours,
+            Day::Holiday(_) => &[],
+        }
     }
 
     /// The first instant of a day (where midnight is skipped, the end of the gap); none outside the years 2000 to 9999.
     #[must_use]
     pub fn start_of(&self, day: Date) -> Option<Timestamp> {
-        let start = self.zone.to_ambiguous_timestamp(day.to_datetime(Time::midnight())).compatible().ok()?;
-        Some(Timestamp::from_millis(start.as_millisecond()))
+        self.place(day.to_datetime(Time::midnight())).map(|placed| placed.at)
     }
 
-    fn hours_of(&self, day: Weekday) -> Option<&Vec<(Time, Close)>> {
-        self.hours.get(usize::try_from(day.to_monday_zero_offset()).ok()?)
+    /// The instant of a local time, by the rule for gaps and folds; none outside the years 2000 to 9999.
+    #[must_use]
+    pub fn place(&self, local: DateTime) -> Option<Placed> {
+        zone::place(&self.zone, local)
     }
-}
-
-fn instant(at: Timestamp) -> jiff::Timestamp {
-    jiff::Timestamp::from_millisecond(at.as_millis()).unwrap_or(jiff::Timestamp::MAX)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn input(json: &str) -> CalendarInput {
-        serde_json::from_str(json).expect("a calendar")
-    }
-
-    fn london() -> Calendar {
-        input(
-            r#"{"time_zone":"Europe/London","hours":{"mon":[["09:00","12:30"],["13:30","17:00"]],"sat":[["22:00","24:00"]]},
-                "holidays":["2026-05-25",{"date":"2026-12-28","name":"Boxing Day (substitute)"}]}"#,
-        )
-        .check("calendar")
-        .expect("valid")
-    }
-
-    #[test]
-    fn is_open_within_its_hours() {
-        for (at, open) in [
-            // A Monday in winter, at UTC.
-            ("2026-11-30T08:59:59.999Z", false),
-            ("2026-11-30T09:00:00.000Z", true),
-            ("2026-11-30T12:29:59.999Z", true),
-            ("2026-11-30T12:30:00.000Z", false),
-            ("2026-11-30T13:30:00.000Z", true),
-            ("2026-11-30T17:00:00.000Z", false),
-            ("2026-12-01T10:00:00.000Z", false),
-            // A Monday in summer, an hour ahead of UTC.
-            ("2026-06-01T08:00:00.000Z", true),
-            ("2026-06-01T16:00:00.000Z", false),
-            // Holidays.
-            ("2026-05-25T10:00:00.000Z", false),
-            ("2026-12-28T10:00:00.000Z", false),
-            // Open until the day's end.
-            ("2026-12-05T23:59:59.999Z", true),
-            ("2026-12-06T00:00:00.000Z", false),
-        ] {
-            assert_eq!(london().is_open(at.parse().expect("an instant")), open, "{at}");
-        }
-    }
-
-    #[test]
-    fn days_begin_in_its_zone() {
-        let day: Date = "2026-06-01".parse().expect("a day");
-        assert_eq!(london().start_of(day).map(|at| at.to_string()), Some("2026-05-31T23:00:00.000Z".into()));
-        let (from, until) = ("2026-05-25".parse().expect("a day"), "2026-12-28".parse().expect("a day"));
-        assert_eq!(london().holidays(from, until).map(|(day, _)| day).collect::<Vec<_>>(), [from]);
-    }
-
-    #[test]
-    fn what_is_wrong_is_named() {
-        let wrong = input(
-            r#"{"time_zone":"Europe/Londinium","hours":{"mon":[["9:00","17:00"]],"tue":[["09:00","09:00"]],
-                "wed":[["09:00","12:00"],["11:00","13:00"]],"thu":[["09:00","25:00"]],"fri":[["09:00","24:00"]]},
-                "holidays":["2026-02-30"]}"#,
-        );
-        let fields: Vec<String> = wrong.check("calendar").expect_err("wrong").into_iter().map(|e| e.field).collect();
-        let expected = ["time_zone", "hours.mon", "hours.tue", "hours.wed", "hours.thu", "holidays[0]"];
-        assert_eq!(fields, expected.map(|field| format!("calendar.{field}")));
-    }
-}
+mod tests;

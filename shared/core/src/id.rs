@@ -96,6 +96,10 @@ name!(
     DestinationId, 32, header_safe, "letters, digits, _ and -"
 );
 name!(
+    /// The name of a business calendar.
+    CalendarId, 32, header_safe, "letters, digits, _ and -"
+);
+name!(
     /// What the auditor asks by: a contract number, an invoice number.
     Reference, 64, visible, "visible ASCII without spaces"
 );

@@ -4,6 +4,7 @@
 //! no case or that cannot be read fails like a wrong case, and so does an entry that is incomplete.
 
 mod addresses;
+mod calendar;
 mod contract;
 mod entry;
 mod format;
@@ -62,10 +63,10 @@ pub fn judge(text: &str) -> Outcome {
         Format::RetryAfter => retry_after::judge(&value),
         Format::Signatures => signatures::judge(&value),
         Format::Contract => contract::judge(text),
-        Format::Calendar => entry::list(&value, "cases").map(|cases| Outcome::NotYet { format, cases: cases.len() }),
+        Format::Calendar => calendar::judge(&value),
     };
     match outcome {
-        Ok(Outcome::Ran { cases: 0, .. } | Outcome::NotYet { cases: 0, .. }) => Outcome::Unusable("holds no case".to_owned()),
+        Ok(Outcome::Ran { cases: 0, .. }) => Outcome::Unusable("holds no case".to_owned()),
         Ok(outcome) => outcome,
         Err(problem) => Outcome::Unusable(problem),
     }

@@ -31,13 +31,6 @@ pub enum Outcome {
         /// Those that fail.
         failing: Vec<Failing>,
     },
-    /// The product does not have yet what its cases are about.
-    NotYet {
-        /// What they are about.
-        format: Format,
-        /// How many.
-        cases: usize,
-    },
     /// It cannot be run; says why.
     Unusable(String),
 }
@@ -64,7 +57,6 @@ impl Report {
     pub fn passes(&self) -> bool {
         self.files.iter().all(|file| match &file.outcome {
             Outcome::Ran { failing, .. } => failing.is_empty(),
-            Outcome::NotYet { .. } => true,
             Outcome::Unusable(_) => false,
         })
     }
@@ -73,7 +65,7 @@ impl Report {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        let (mut run, mut wrong, mut not_yet, mut unusable) = (0, 0, 0, 0);
+        let (mut run, mut wrong, mut unusable) = (0, 0, 0);
         for FileReport { name, outcome } in &self.files {
             match outcome {
                 Outcome::Ran { format, cases, failing } => {
@@ -82,20 +74,14 @@ impl Report {
                     lines.extend(failing.iter().map(|case| format!("{name} {case}")));
                     lines.push(format!("{name}: {format}, {cases} cases, {} failing", failing.len()));
                 }
-                Outcome::NotYet { format, cases } => {
-                    not_yet += cases;
-                    lines.push(format!("{name}: {format}, {cases} cases, not yet supported"));
-                }
                 Outcome::Unusable(why) => {
                     unusable += 1;
                     lines.push(format!("{name}: unusable, {why}"));
                 }
             }
         }
-        lines.push(format!(
-            "total: {} files, {run} cases run, {wrong} failing, {not_yet} not yet supported, {unusable} files unusable",
-            self.files.len()
-        ));
+        let files = self.files.len();
+        lines.push(format!("total: {files} files, {run} cases run, {wrong} failing, {unusable} files unusable"));
         lines
     }
 }

@@ -1,0 +1,118 @@
+//! I am a calendar as it is written, in an event and in a row.
+
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The intervals of one day: `["09:00", "17:00"]` each, in order and apart; at most 8. `24:00` closes with the day.
+pub type Intervals = Vec<[String; 2]>;
+
+/// A holiday as it is written: `"2026-12-25"`, or `{"date": "2026-12-25", "name": "Christmas Day"}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HolidayInput {
+    /// The day, `YYYY-MM-DD`, of the years 2000 to 9999.
+    pub date: String,
+    /// What it is called; at most 64 characters, none of them a control character.
+    pub name: String,
+}
+
+impl<'de> Deserialize<'de> for HolidayInput {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Named {
+            date: String,
+            #[serde(default)]
+            name: String,
+        }
+        struct Visit;
+        impl<'de> Visitor<'de> for Visit {
+            type Value = HolidayInput;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a date, or an object with date and name")
+            }
+            fn visit_str<E: de::Error>(self, date: &str) -> Result<HolidayInput, E> {
+                Ok(HolidayInput { date: date.to_owned(), name: String::new() })
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<HolidayInput, A::Error> {
+                let Named { date, name } = Named::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(HolidayInput { date, name })
+            }
+        }
+        deserializer.deserialize_any(Visit)
+    }
+}
+
+impl Serialize for HolidayInput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { date, name } = self;
+        if name.is_empty() {
+            return serializer.serialize_str(date);
+        }
+        let mut named = serializer.serialize_struct("Holiday", 2)?;
+        named.serialize_field("date", date)?;
+        named.serialize_field("name", name)?;
+        named.end()
+    }
+}
+
+/// A day that opens otherwise than its weekday says, be it a holiday or not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpeningInput {
+    /// The day, `YYYY-MM-DD`.
+    pub date: String,
+    /// When it is open, instead of what the weekday says; at least one interval.
+    pub hours: Intervals,
+    /// What it is called; at most 64 characters, none of them a control character.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+}
+
+/// Opening hours as they are written. A day left out is closed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "the days of the week")]
+pub struct HoursInput {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mon: Intervals,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tue: Intervals,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wed: Intervals,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub thu: Intervals,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fri: Intervals,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sat: Intervals,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sun: Intervals,
+}
+
+impl HoursInput {
+    /// The days by their names, from Monday.
+    pub(super) fn days(&self) -> [(&'static str, &Intervals); 7] {
+        let Self { mon, tue, wed, thu, fri, sat, sun } = self;
+        [("mon", mon), ("tue", tue), ("wed", wed), ("thu", thu), ("fri", fri), ("sat", sat), ("sun", sun)]
+    }
+}
+
+/// A calendar as it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CalendarInput {
+    /// An IANA zone, like `Europe/London`, spelled as the zone data spells it.
+    pub time_zone: String,
+    /// When it is open.
+    pub hours: HoursInput,
+    /// Days on which it is closed whatever the hours say; at most 2,000. A day that is named twice has both names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holidays: Vec<HolidayInput>,
+    /// Days with hours of their own; at most 366. They win over a holiday and over the weekday.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub openings: Vec<OpeningInput>,
+}
