@@ -36,7 +36,7 @@ mod zone;
 
 pub use check::{LONGEST_NAME, MOST_BYTES, MOST_HOLIDAYS, MOST_OPENINGS};
 pub use hours::{Interval, MOST_INTERVALS};
-pub use input::{CalendarInput, HolidayInput, HoursInput, Intervals, OpeningInput};
+pub use input::{Added, CalendarInput, HolidayInput, HoursInput, Intervals, OpeningInput};
 pub use search::{MOST_DAYS_AHEAD, MOST_DAYS_BACK, NoneAhead, TooFew};
 pub use zone::{Clock, Placed, UtcOffset, zone_data};
 

@@ -54,12 +54,14 @@ fn one(case: &Value, calendars: &Calendars) -> Result<(), Mismatch> {
         local_time: text(case, "local_time")?.to_owned(),
         deliver_by: None,
     };
-    let expected: Timestamp =
-        text(case, "deliver_after")?.parse().map_err(|e| Mismatch::new("deliver_after, an instant", format!("one that is {e}")))?;
+    let expected: Timestamp = text(case, "deliver_after")?
+        .parse()
+        .map_err(|e| Mismatch::new("deliver_after, an instant", format!("one that is {e}")))?;
     let calendar = calendars.get(name).ok_or_else(|| Mismatch::new("a calendar of this file", quoted(name)))?;
     let calendar = calendar.as_ref().ok_or_else(|| Mismatch::new("a valid calendar", "one with the errors above"))?;
     let rule = due.check("").map_err(|errors| {
-        let problems: Vec<String> = errors.iter().map(|e| format!("{}: {}", e.field.trim_start_matches('.'), e.message)).collect();
+        let problems: Vec<String> =
+            errors.iter().map(|e| format!("{}: {}", e.field.trim_start_matches('.'), e.message)).collect();
         Mismatch::new(problems.join("; "), "something else")
     })?;
     match rule.window(calendar, None) {

@@ -107,22 +107,23 @@ pub enum NotDue {
 pub struct Refused {
     /// Why.
     pub why: NotDue,
-    /// Whether it is the deadline that cannot be worked out.
-    pub deadline: bool,
+    /// Whether it is about the rule's own deadline.
+    pub own_deadline: bool,
     /// How far it was worked out.
     pub steps: Vec<Step>,
 }
 
 impl Refused {
-    /// As an error of the input. `rule` is where the rule stands in it, `deliver_by` where the deadline does.
+    /// As an error of the input. `rule` is where the rule stands in it, `given` where a deadline does that is given.
     #[must_use]
-    pub fn field_error(&self, rule: &str, deliver_by: &str) -> FieldError {
-        let of_rule = |name: &str| if self.deadline { deliver_by.to_owned() } else { format!("{rule}.{name}") };
-        let (code, field) = match self.why {
-            NotDue::OutOfRange => ("out_of_bounds", of_rule("renewal_date")),
-            NotDue::TooFew(_) => ("no_business_day", of_rule("notice")),
-            NotDue::NoneAhead(_) => ("no_business_instant", of_rule("calendar")),
-            NotDue::NoneLeft { .. } => ("no_business_instant", deliver_by.to_owned()),
+    pub fn field_error(&self, rule: &str, given: &str) -> FieldError {
+        let (code, field) = match (&self.why, self.own_deadline) {
+            (NotDue::OutOfRange, _) => ("out_of_bounds", format!("{rule}.renewal_date")),
+            (NotDue::TooFew(_), false) => ("no_business_day", format!("{rule}.notice")),
+            (NotDue::TooFew(_), true) => ("no_business_day", format!("{rule}.deliver_by.notice")),
+            (NotDue::NoneAhead(_), _) => ("no_business_instant", format!("{rule}.calendar")),
+            (NotDue::NoneLeft { .. }, false) => ("no_business_instant", given.to_owned()),
+            (NotDue::NoneLeft { .. }, true) => ("no_business_instant", format!("{rule}.deliver_by")),
         };
         FieldError::new(code, field, self.why.to_string())
     }
@@ -176,11 +177,12 @@ impl DueRule {
     /// [`Refused`] if the calendar has no business instant for it, or none before the deadline.
     pub fn window(&self, calendar: &Calendar, deliver_by: Option<Timestamp>) -> Result<Window, Refused> {
         let mut steps = vec![Step::RenewalDate(self.renewal_date)];
-        let refused = |why: NotDue, deadline, steps| Refused { why, deadline, steps };
+        let refused = |why: NotDue, own_deadline, steps| Refused { why, own_deadline, steps };
         let deliver_after = match self.due(calendar, &mut steps) {
             Ok(at) => at,
             Err(why) => return Err(refused(why, false, steps)),
         };
+        let own_deadline = deliver_by.is_none();
         let deliver_by = match (deliver_by, self.deadline) {
             (Some(at), _) => {
                 steps.push(Step::GivenDeadline(at));
@@ -193,8 +195,8 @@ impl DueRule {
             (None, None) => None,
         };
         match deliver_by {
-            Some(deliver_by) if deliver_by <= deliver_after => {
-                Err(refused(NotDue::NoneLeft { deliver_after, deliver_by }, false, steps))
+            Some(by) if by <= deliver_after => {
+                Err(refused(NotDue::NoneLeft { deliver_after, deliver_by: by }, own_deadline, steps))
             }
             _ => Ok(Window { deliver_after, deliver_by, steps }),
         }
@@ -236,7 +238,9 @@ fn before(date: Date, notice: Notice, calendar: &Calendar, steps: &mut Vec<Step>
         Notice::BusinessDays(count) => {
             let counted = Counted { date: calendar.business_days_before(date, count)?, clamped: false };
             let passed = calendar.holidays(counted.date, date);
-            steps.extend(passed.map(|(day, name)| Step::NotCounted { day, name: name.to_owned() }).take(super::step::MOST_DAYS_NAMED));
+            steps.extend(
+                passed.map(|(day, name)| Step::NotCounted { day, name: name.to_owned() }).take(super::step::MOST_DAYS_NAMED),
+            );
             counted
         }
     };
@@ -246,3 +250,7 @@ fn before(date: Date, notice: Notice, calendar: &Calendar, steps: &mut Vec<Step>
     steps.push(Step::Minus { notice, counted });
     Ok(counted.date)
 }
+
+#[cfg(test)]
+#[path = "due_tests.rs"]
+mod tests;

@@ -21,7 +21,7 @@ use jiff::civil::Date;
 use super::check::{LONGEST_NAME, MOST_HOLIDAYS, also_named};
 use super::input::HolidayInput;
 use event::Event;
-use line::{Content, Line, property, unfold};
+use line::{Content, Line, property, text, unfold};
 pub use report::{Ignored, Import, MOST_TOLD, Read, WhyIgnored};
 
 use crate::destination::FieldError;
@@ -113,6 +113,11 @@ pub fn read(file: &[u8]) -> Result<Import, IcsError> {
     reader.end()
 }
 
+/// A component's name in capitals, as it can be shown.
+fn component(value: &str) -> String {
+    text(value).to_ascii_uppercase().chars().take(LONGEST_NAME).collect()
+}
+
 #[derive(Debug, Default)]
 struct Reader {
     /// The components that are open, outermost first, and where they begin.
@@ -131,8 +136,8 @@ impl Reader {
         }
         self.began = true;
         match content {
-            Content::Property(property) if property.name == "BEGIN" => self.begin(property.value.to_ascii_uppercase(), line.number),
-            Content::Property(property) if property.name == "END" => self.end_of(&property.value.to_ascii_uppercase(), line.number),
+            Content::Property(property) if property.name == "BEGIN" => self.begin(component(property.value), line.number),
+            Content::Property(property) if property.name == "END" => self.end_of(&component(property.value), line.number),
             Content::Property(property) => {
                 let within: Vec<&str> = self.open.iter().map(|(name, _)| name.as_str()).collect();
                 match (within.as_slice(), &mut self.event) {
@@ -172,7 +177,7 @@ impl Reader {
             Some((expected, _)) if expected == name => expected,
             other => {
                 let expected = other.map_or_else(|| "nothing".to_owned(), |(expected, _)| expected);
-                return Err(IcsError::Nesting { line, expected, got: name.chars().take(LONGEST_NAME).collect() });
+                return Err(IcsError::Nesting { line, expected, got: name.to_owned() });
             }
         };
         if expected == "VEVENT" && self.open.len() == 1 {
@@ -201,7 +206,7 @@ impl Reader {
 
     fn end(mut self) -> Result<Import, IcsError> {
         if let Some((component, line)) = self.open.pop() {
-            return Err(IcsError::CutOff { line, component: component.chars().take(LONGEST_NAME).collect() });
+            return Err(IcsError::CutOff { line, component });
         }
         if !self.began {
             return Err(IcsError::NoCalendar { line: 1 });
@@ -214,4 +219,5 @@ impl Reader {
 }
 
 #[cfg(test)]
+#[path = "ics_tests.rs"]
 mod tests;

@@ -1,5 +1,6 @@
 //! I am a calendar as it is written, in an event and in a row.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
@@ -115,4 +116,45 @@ pub struct CalendarInput {
     /// Days with hours of their own; at most 366. They win over a holiday and over the weekday.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub openings: Vec<OpeningInput>,
+}
+
+/// What became of a calendar's holidays when others were added. Days, each in the order of their dates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Added {
+    /// Those that were no holidays before.
+    pub new: Vec<HolidayInput>,
+    /// Those that had another name, or none.
+    pub renamed: Vec<HolidayInput>,
+    /// How many it had already, by the same name or with nothing to rename them.
+    pub known: usize,
+}
+
+impl CalendarInput {
+    /// Adds holidays, and sorts all by date. A day that is one already takes the new name, if there is one; none is taken away.
+    /// What comes out must be checked again.
+    pub fn add_holidays(&mut self, holidays: &[HolidayInput]) -> Added {
+        // Dates are of one form, so that the order of texts is theirs.
+        let mut all: BTreeMap<String, String> = BTreeMap::new();
+        for HolidayInput { date, name } in std::mem::take(&mut self.holidays) {
+            super::check::also_named(all.entry(date).or_default(), &name);
+        }
+        let mut added = Added::default();
+        for holiday in holidays {
+            let HolidayInput { date, name } = holiday;
+            match all.get_mut(date) {
+                None => {
+                    all.insert(date.clone(), name.clone());
+                    added.new.push(holiday.clone());
+                }
+                Some(known) if !name.is_empty() && known != name => {
+                    known.clone_from(name);
+                    added.renamed.push(holiday.clone());
+                }
+                Some(_) => added.known += 1,
+            }
+        }
+        let short = |name: String| name.chars().take(super::check::LONGEST_NAME).collect();
+        self.holidays = all.into_iter().map(|(date, name)| HolidayInput { date, name: short(name) }).collect();
+        added
+    }
 }

@@ -116,3 +116,47 @@ pub(super) fn civil(date: Date, [years, months, weeks, days]: [u16; 4]) -> Optio
     let counted = month.checked_sub(Span::new().weeks(weeks).days(days)).ok()?;
     (counted.year() >= 2000).then_some(Counted { date: counted, clamped: month.day() != date.day() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_writes() {
+        for text in ["P0D", "P1D", "P30D", "P2W", "P1M", "P1Y", "P10Y", "P120M", "P3660D", "P1Y2M3W4D", "0BD", "10BD", "1000BD"] {
+            assert_eq!(text.parse::<Notice>().map(|notice| notice.to_string()), Ok(text.to_owned()));
+        }
+        assert_eq!("P0Y0D".parse::<Notice>(), "P0D".parse());
+        assert_eq!("P01M".parse::<Notice>(), "P1M".parse());
+    }
+
+    #[test]
+    fn refuses_other_forms_and_lengths() {
+        for text in [
+            "", "P", "p1m", "1M", "P1", "PD", "-P1D", "P-1D", "P+1D", "P1D2M", "P1M1M", "P1.5D", "P1,5D", "PT1H", "P1DT1H",
+            "P1S", " P1D", "P1D ", "1 month", "BD", "-1BD", "P10BD", "10bd", "P1D10BD", "P١D",
+        ] {
+            assert_eq!(text.parse::<Notice>(), Err(NoticeError::Form), "{text:?}");
+        }
+        for text in ["P11Y", "P10Y1M", "P121M", "P3661D", "P523W", "P522W7D", "P99999999999999999999D", "1001BD", "70000BD"] {
+            assert_eq!(text.parse::<Notice>(), Err(NoticeError::TooLong), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn months_come_first_and_end_where_the_month_ends() {
+        for (date, parts, expected, clamped) in [
+            ("2027-03-31", [0, 1, 0, 0], "2027-02-28", true),
+            ("2028-03-31", [0, 1, 0, 0], "2028-02-29", true),
+            ("2028-02-29", [1, 0, 0, 0], "2027-02-28", true),
+            ("2027-03-28", [0, 1, 0, 0], "2027-02-28", false),
+            ("2027-03-31", [0, 1, 0, 1], "2027-02-27", true),
+            ("2027-01-31", [1, 2, 1, 1], "2025-11-22", true),
+            ("2027-01-15", [0, 0, 2, 0], "2027-01-01", false),
+        ] {
+            let counted = civil(date.parse().expect("a date"), parts);
+            assert_eq!(counted, Some(Counted { date: expected.parse().expect("a date"), clamped }), "{date} {parts:?}");
+        }
+        assert_eq!(civil("2000-01-01".parse().expect("a date"), [0, 0, 0, 1]), None);
+    }
+}

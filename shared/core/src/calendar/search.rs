@@ -105,9 +105,14 @@ impl Calendar {
 
     /// The holidays that close days from `from` up to, but not including, `until`, with their names.
     pub fn holidays(&self, from: Date, until: Date) -> impl Iterator<Item = (Date, &str)> {
-        self.holidays.iter().filter_map(move |(day, _)| match self.day(*day) {
+        self.holidays.keys().filter_map(move |day| match self.day(*day) {
             Day::Holiday(name) if (from..until).contains(day) => Some((*day, name)),
             _ => None,
         })
     }
 }
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+#[allow(clippy::indexing_slicing, reason = "a test may fail loudly")]
+mod tests;

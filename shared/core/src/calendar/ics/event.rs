@@ -81,7 +81,10 @@ impl Event {
             Some(When::Wrong) => return Err(WhyIgnored::NoDate("DTSTART")),
             None => return Err(WhyIgnored::NoStart),
         };
-        let after = |days: i32| from.checked_add(Span::new().days(days)).map_err(|_| WhyIgnored::NoDate("DTEND"));
+        let after = |days: i32| {
+            let span = Span::new().try_days(days).map_err(|_| WhyIgnored::TooLong)?;
+            from.checked_add(span).map_err(|_| WhyIgnored::NoDate("DTEND"))
+        };
         let until = match (self.end, self.duration) {
             (Some(_), Some(_)) => return Err(WhyIgnored::Twice("DTEND or DURATION")),
             (Some(When::Day(until)), None) => until,
