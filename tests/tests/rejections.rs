@@ -14,7 +14,7 @@ use punctual_core::clock::{ClockError, Now};
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane};
 use punctual_core::destination::{Change, Destination, Pause};
-use punctual_core::id::{Correlation, DestinationId};
+use punctual_core::id::{Correlation, DestinationId, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::outcome::CallResult;
 use punctual_core::ports::{
@@ -22,6 +22,7 @@ use punctual_core::ports::{
     Webhook,
 };
 use punctual_core::reason::Reason;
+use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
 use punctual_core::shadow::ShadowEntry;
@@ -145,6 +146,26 @@ impl Control for Shared {
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
         self.meddle(&self.before_puts).await?;
         self.table.put_destination(destination, expected).await
+    }
+
+    async fn run(&self, id: &RunId) -> Result<Option<Run>, PortError> {
+        self.table.run(id).await
+    }
+
+    async fn runs(&self) -> Result<Vec<Run>, PortError> {
+        self.table.runs().await
+    }
+
+    async fn put_run(&self, run: &Run, expected: u64) -> Result<Stored, PortError> {
+        self.table.put_run(run, expected).await
+    }
+
+    async fn freeze(&self) -> Result<Option<Change>, PortError> {
+        self.table.freeze().await
+    }
+
+    async fn put_freeze(&self, freeze: Option<&Change>) -> Result<(), PortError> {
+        self.table.put_freeze(freeze).await
     }
 
     async fn cursors(&self) -> Result<Vec<(Lane, Cursor)>, PortError> {

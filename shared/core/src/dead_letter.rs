@@ -3,7 +3,9 @@
 //! Never the payload, never a secret. The ledger stays the authority.
 
 use crate::delivery::Delivery;
+use crate::id::DeliveryId;
 use crate::message::Message;
+use crate::ports::Letter;
 use crate::reason::Reason;
 
 /// The longest body that is passed on: a message holds 1 MiB, attributes included.
@@ -57,9 +59,61 @@ impl DeadLetter {
     }
 }
 
+/// What a received letter says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// Which delivery.
+    pub delivery_id: DeliveryId,
+    /// Which of its deaths; none in a message that the queue itself moved here.
+    pub death: Option<u32>,
+    /// Why it died, if that is told.
+    pub reason: Option<Reason>,
+}
+
+/// Reads a letter: its attributes, or the body of a message that the queue itself moved here. None of what names no delivery
+/// of ours, or names its death in no number.
+#[must_use]
+pub fn told(letter: &Letter) -> Option<Told> {
+    let attribute = |name: &str| letter.attributes.get(name).map(String::as_str);
+    let delivery_id = match attribute("delivery_id") {
+        Some(id) => DeliveryId::new(id).ok()?,
+        None => Message::parse(&letter.body).ok()?.delivery_id,
+    };
+    let death = attribute("death").map(str::parse).transpose().ok()?;
+    Some(Told { delivery_id, death, reason: attribute("reason").and_then(|reason| reason.parse().ok()) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::MessageId;
+    use crate::time::Timestamp;
+
+    fn letter(body: &str, attributes: &[(&str, &str)]) -> Letter {
+        Letter {
+            receipt: "r".into(),
+            id: MessageId::new("m").expect("a message id"),
+            body: body.into(),
+            attributes: attributes.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            sent_at: Timestamp::from_millis(0),
+            receives: 1,
+        }
+    }
+
+    #[test]
+    fn a_letter_tells_its_delivery_and_death_or_nothing() {
+        let body = r#"{"version":1,"delivery_id":"dlv_b","idempotency_key":"k","destination_id":"crm","reference":"c-1",
+            "attempt":1,"not_before":"2026-12-01T09:00:00.000Z","deliver_by":"2026-12-01T09:00:00.000Z"}"#;
+        let told = |body, attributes: &[(&str, &str)]| told(&letter(body, attributes));
+        let said = |id: &str, death, reason| Some(Told { delivery_id: DeliveryId::new(id).expect("an id"), death, reason });
+        let ours = [("delivery_id", "dlv_a"), ("death", "2"), ("reason", "rejected")];
+        assert_eq!(told(body, &ours), said("dlv_a", Some(2), Some(Reason::Rejected)));
+        assert_eq!(told("whatever", &ours[..2]), said("dlv_a", Some(2), None));
+        assert_eq!(told(body, &[]), said("dlv_b", None, None), "the queue itself moved it");
+        assert_eq!(told("(empty)", &[("reason", "malformed_message")]), None);
+        assert_eq!(told(body, &[("delivery_id", "no id"), ("death", "2")]), None);
+        assert_eq!(told(body, &[("delivery_id", "dlv_a"), ("death", "two")]), None);
+    }
 
     #[test]
     fn a_body_too_long_for_a_message_is_cut_at_a_character() {

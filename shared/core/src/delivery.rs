@@ -9,8 +9,11 @@ use std::str::FromStr;
 use crate::attempt::Attempt;
 use crate::clock::Now;
 use crate::history::HistoryEntry;
-use crate::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, MessageId, Owner, Reference};
+use crate::id::{
+    Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, MessageId, Owner, Reference, RunId,
+};
 use crate::reason::Reason;
+use crate::redrive::Redrive;
 use crate::state::State;
 use crate::time::Timestamp;
 
@@ -126,6 +129,8 @@ pub struct Delivery {
     pub death: u32,
     /// The last death whose dead-letter message was sent.
     pub dlq_sent: u32,
+    /// Every return from the dead that granted attempts, oldest first.
+    pub redrives: Vec<Redrive>,
     /// Every transition, oldest first.
     pub history: Vec<HistoryEntry>,
 }
@@ -203,6 +208,7 @@ impl Delivery {
             cancel: None,
             death: 0,
             dlq_sent: 0,
+            redrives: Vec::new(),
             history: vec![HistoryEntry { at, state: State::Scheduled, attempt: None, reason: None, by }],
         }
     }
@@ -239,6 +245,21 @@ impl Delivery {
     #[must_use]
     pub fn lease_may_be_live(&self, now: Now) -> bool {
         matches!(self.state, State::Dispatching | State::Delivering) && self.lease_end().is_some_and(|end| !now.reached(end))
+    }
+
+    /// The redrive run that moved it last, if one did.
+    #[must_use]
+    pub fn run(&self) -> Option<&RunId> {
+        self.redrives.iter().rev().find_map(|redrive| redrive.run.as_ref())
+    }
+
+    /// When a dead or expired row died or expired; none of a row that is neither.
+    #[must_use]
+    pub fn died_at(&self) -> Option<Timestamp> {
+        // Lines in which a dead row only stays dead.
+        let stays = |reason| matches!(reason, Some(Reason::DeadLetterSent | Reason::Held | Reason::Unheld));
+        let ended = self.history.iter().rev().find(|line| line.state.needs_operator() && !stays(line.reason));
+        ended.filter(|_| self.state.needs_operator()).map(|line| line.at)
     }
 
     /// Whether a dead or expired row still owes its dead-letter message.

@@ -7,8 +7,12 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use crate::time::Timestamp;
+
 /// The prefix of every derived delivery id; a migrated id must not start with it.
 pub const DERIVED_PREFIX: &str = "dlv_";
+/// The prefix of every redrive run's id.
+pub const RUN_PREFIX: &str = "run_";
 
 /// Why a text is not a valid name of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +36,11 @@ fn check(text: &str, max: usize, allowed: fn(&str) -> bool, alphabet: &str) -> R
 
 fn visible(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_graphic())
+}
+
+fn run_name(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    text.strip_prefix(RUN_PREFIX).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(allowed))
 }
 
 macro_rules! name {
@@ -119,6 +128,10 @@ name!(
     /// A short hash of all that was asked for: body, destination, reference and both instants.
     Content, 16, header_safe, "letters, digits, _ and -"
 );
+name!(
+    /// A redrive run: `run_` and 1 to 20 characters, so that the name of a slice's schedule has room for it and the stage's.
+    RunId, 24, run_name, "run_ and then a to z, 0 to 9 and -"
+);
 
 /// What a reminder is. Two reminders with equal parts are one reminder.
 #[derive(Clone, PartialEq, Eq)]
@@ -198,6 +211,19 @@ impl Correlation {
     }
 }
 
+impl RunId {
+    /// The id of a run that is started now, by this invocation: `run_20261201-090000-7f3a`. Two of one second and one
+    /// invocation are equal.
+    #[must_use]
+    pub fn started(at: Timestamp, by: &Correlation) -> Self {
+        let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+        let (text, short) = (at.to_string(), by.0.chars().filter(char::is_ascii_alphanumeric).take(4).collect::<String>());
+        let (day, time) = text.split_at_checked(10).unwrap_or((&text, ""));
+        let time: String = digits(time).chars().take(6).collect();
+        Self(format!("{RUN_PREFIX}{}-{time}-{}", digits(day), short.to_ascii_lowercase()))
+    }
+}
+
 impl From<&DeliveryId> for IdempotencyKey {
     fn from(id: &DeliveryId) -> Self {
         Self(id.0.clone())
@@ -236,6 +262,17 @@ mod tests {
             prop_assert_eq!(id.as_str().len(), 30);
             prop_assert!(DeliveryId::new(id.as_str()).is_ok());
             prop_assert!(id.shard(2) < 2);
+        }
+    }
+
+    #[test]
+    fn a_run_is_named_by_its_start() {
+        let at: Timestamp = "2026-12-01T09:05:07.123Z".parse().expect("an instant");
+        let id = RunId::started(at, &Correlation::new("7F_3a9c2").expect("a token"));
+        assert_eq!(id.as_str(), "run_20261201-090507-7f3a");
+        assert_eq!(RunId::new(id.as_str()), Ok(id));
+        for wrong in ["run_", "run-1", "Run_1", "run_A", "run_1_2", "run_123456789012345678901"] {
+            assert!(RunId::new(wrong).is_err(), "{wrong}");
         }
     }
 

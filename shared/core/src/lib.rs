@@ -7,7 +7,8 @@
 //! Where to look: an identity in [`id`], what a row holds in [`delivery`], which move is allowed in [`state`],
 //! what a claim may take in [`acquire`], how a row changes in [`transition`], what an answer means in [`outcome`],
 //! when the next try is in [`retry`], when a receiver's answers pause it in [`rejections`], how much dispatch releases in
-//! [`admission`], whether what falls due can be called in time in [`capacity`], whether an instant is a business instant and when a notice is due in [`calendar`], what a shadow run proves in [`shadow`].
+//! [`admission`], whether what falls due can be called in time in [`capacity`], whether an instant is a business instant and when a notice is due in [`calendar`], what a shadow run proves in [`shadow`], what
+//! returns dead work in [`redrive`].
 
 pub mod acquire;
 pub mod address;
@@ -30,6 +31,7 @@ pub mod message;
 pub mod outcome;
 pub mod ports;
 pub mod reason;
+pub mod redrive;
 pub mod rejections;
 pub mod retry;
 pub mod retry_after;

@@ -1,7 +1,8 @@
 //! I am the list of what the functions need from the world, named for the need.
 //!
-//! One contract suite runs on every adapter of [`Ledger`], [`Control`] and [`Queue`].
+//! One contract suite runs on every adapter of [`Ledger`], [`Control`] and [`Letters`].
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
@@ -11,16 +12,18 @@ use crate::breaker::Reach;
 use crate::clock::{ClockError, Now};
 use crate::dead_letter::DeadLetter;
 use crate::delivery::{Delivery, Lane, Payload};
-use crate::destination::Destination;
-use crate::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Reference};
+use crate::destination::{Change, Destination};
+use crate::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Reference, RunId};
 use crate::limiter;
 use crate::message::Message;
 use crate::outcome::{CallResult, Failure};
 use crate::reason::Reason;
+use crate::redrive::Run;
 use crate::rejections::Rejections;
 use crate::settings::Settings;
 use crate::shadow::{ShadowEntry, ShadowPlace};
 use crate::signature::Secret;
+use crate::state::State;
 use crate::time::Timestamp;
 use crate::transition::Transition;
 
@@ -123,6 +126,76 @@ pub struct WakePage {
     pub read_units: f64,
 }
 
+/// Which part of the dead or of the expired rows to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedQuery {
+    /// [`State::Dead`] or [`State::Expired`]; of any other state there are none.
+    pub state: State,
+    /// Where to go on.
+    pub start: Option<EndedPlace>,
+    /// The most entries to read.
+    pub limit: u32,
+}
+
+/// A place among the dead or the expired rows.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct EndedPlace {
+    /// The last entry that was read: its deadline.
+    pub deliver_by: Timestamp,
+    /// The last entry that was read: its id.
+    pub id: DeliveryId,
+}
+
+/// A dead or expired row, as an index tells it: a moment old. The row decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedEntry {
+    /// Which row.
+    pub id: DeliveryId,
+    /// Dead or expired.
+    pub state: State,
+    /// Its deadline.
+    pub deliver_by: Timestamp,
+    /// Its last reason.
+    pub reason: Option<Reason>,
+    /// How often it died or expired.
+    pub death: u32,
+    /// The last death whose dead letter was sent.
+    pub dlq_sent: u32,
+    /// Whom it goes to.
+    pub destination: DestinationId,
+}
+
+/// A page of dead or expired rows, in the order of their deadlines.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EndedPage {
+    /// What it holds; an entry that cannot be read is left out and reported.
+    pub entries: Vec<EndedEntry>,
+    /// Where to go on, if there is more.
+    pub next: Option<EndedPlace>,
+}
+
+/// A row that a redrive run moved last, as an index tells it: a moment old.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunRow {
+    /// Which row.
+    pub id: DeliveryId,
+    /// Where it stands.
+    pub state: State,
+    /// Its last reason.
+    pub reason: Option<Reason>,
+    /// Its deadline.
+    pub deliver_by: Timestamp,
+}
+
+/// A page of the rows of a run, in the order of their ids.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunPage {
+    /// What it holds; a row that cannot be read is left out and reported.
+    pub rows: Vec<RunRow>,
+    /// The last id that was read, if there is more.
+    pub next: Option<DeliveryId>,
+}
+
 /// All that the ledger has of one delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
@@ -158,6 +231,10 @@ pub trait Ledger: Send + Sync {
     fn count_ended(&self, destination: &DestinationId, from: Timestamp) -> impl Future<Output = Result<u64, PortError>> + Send;
     /// How many dead rows have a deadline after `after`: exact up to some thousands, and never zero if there are any.
     fn count_reachable_dead(&self, after: Timestamp) -> impl Future<Output = Result<u64, PortError>> + Send;
+    /// Reads a part of the dead or of the expired rows.
+    fn ended(&self, query: &EndedQuery) -> impl Future<Output = Result<EndedPage, PortError>> + Send;
+    /// Reads a page of the rows that this run moved last, from behind `start` on.
+    fn of_run(&self, run: &RunId, start: Option<&DeliveryId>) -> impl Future<Output = Result<RunPage, PortError>> + Send;
 }
 
 /// What became of a versioned write of a control row.
@@ -234,6 +311,16 @@ pub trait Control: Send + Sync {
     /// Writes a destination if its stored version is `expected` (0: it must not exist).
     fn put_destination(&self, destination: &Destination, expected: u64)
     -> impl Future<Output = Result<Stored, PortError>> + Send;
+    /// A redrive run as of now, if there is one of this name; one that cannot be read is an error.
+    fn run(&self, id: &RunId) -> impl Future<Output = Result<Option<Run>, PortError>> + Send;
+    /// Every redrive run, in the order of their names. One that cannot be read is an error: it may be active.
+    fn runs(&self) -> impl Future<Output = Result<Vec<Run>, PortError>> + Send;
+    /// Writes a run if its stored version is `expected` (0: it must not exist).
+    fn put_run(&self, run: &Run, expected: u64) -> impl Future<Output = Result<Stored, PortError>> + Send;
+    /// Who has frozen all redriving, if it is frozen.
+    fn freeze(&self) -> impl Future<Output = Result<Option<Change>, PortError>> + Send;
+    /// Freezes all redriving, or lets it go on.
+    fn put_freeze(&self, freeze: Option<&Change>) -> impl Future<Output = Result<(), PortError>> + Send;
     /// The places where the last run stopped early.
     fn cursors(&self) -> impl Future<Output = Result<Vec<(Lane, Cursor)>, PortError>> + Send;
     /// Keeps or forgets a place.
@@ -265,6 +352,41 @@ pub trait Queue: Send + Sync {
 pub trait DeadLetters: Send + Sync {
     /// Sends one dead letter.
     fn send(&self, letter: &DeadLetter) -> impl Future<Output = Result<(), PortError>> + Send;
+}
+
+/// A message of the dead-letter queue, as it was received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letter {
+    /// Names this receive; for [`Letters::delete`] and [`Letters::release`].
+    pub receipt: String,
+    /// The queue's name for it.
+    pub id: MessageId,
+    /// Its body.
+    pub body: String,
+    /// Its attributes by name.
+    pub attributes: BTreeMap<String, String>,
+    /// When it was sent.
+    pub sent_at: Timestamp,
+    /// How often it was received, this time included, as far as the queue knows.
+    pub receives: u32,
+}
+
+/// The dead-letter queue, read.
+pub trait Letters: Send + Sync {
+    /// Receives up to `most` messages (1 to 10) and hides them for so many whole seconds. Fewer, or none, says little: a
+    /// queue that is nearly empty answers with what it finds at once.
+    fn receive(&self, most: u32, hide_seconds: u32) -> impl Future<Output = Result<Vec<Letter>, PortError>> + Send;
+    /// Deletes received messages; one result each, in order. A message whose receipt is stale may stay.
+    fn delete(&self, receipts: &[String]) -> impl Future<Output = Vec<Result<(), PortError>>> + Send;
+    /// Shows received messages again, untouched; one result each, in order. One that fails shows itself when its time is up.
+    fn release(&self, receipts: &[String]) -> impl Future<Output = Vec<Result<(), PortError>>> + Send;
+}
+
+/// The starter of a redrive run's slices.
+pub trait Slices: Send + Sync {
+    /// Plans the start of a slice at `at`, in whole seconds, rounded up; one that is planned already is a success, whatever
+    /// its instant. A start may come late or twice.
+    fn schedule(&self, run: &RunId, slice: u32, at: Timestamp) -> impl Future<Output = Result<(), PortError>> + Send;
 }
 
 /// The database's time, and this invocation's end.

@@ -115,6 +115,8 @@ reasons! {
     EffectAfterCancel = "effect_after_cancel",
     /// It got other instants.
     Rescheduled = "rescheduled",
+    /// A redrive run or an operator brought it back from the dead, with further attempts.
+    Redriven = "redriven",
     /// The dead-letter message was sent.
     DeadLetterSent = "dead_letter_sent",
     /// The message body is not a message of ours.
@@ -146,9 +148,43 @@ impl FromStr for Reason {
     }
 }
 
+impl Reason {
+    /// Whether it says that an attempt failed and another one may follow: the class of a failure of a row that is still alive.
+    #[must_use]
+    pub fn is_retryable_failure(self) -> bool {
+        matches!(
+            self,
+            Reason::SinkUnavailable
+                | Reason::RateLimited
+                | Reason::ServerError
+                | Reason::RequestTimeout
+                | Reason::InProgress
+                | Reason::TooEarly
+                | Reason::RetryableStatus
+                | Reason::Timeout
+                | Reason::ConnectFailed
+                | Reason::DnsFailed
+                | Reason::TlsFailed
+                | Reason::ConnectionCut
+                | Reason::AddressRefused
+                | Reason::CertificateRefused
+                | Reason::SecretUnavailable
+                | Reason::OutcomeUnknown
+                | Reason::NotCalled
+        )
+    }
+}
+
 impl serde::Serialize for Reason {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.code())
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Reason {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|_| serde::de::Error::custom("not a reason code, like attempts_exhausted"))
     }
 }
 

@@ -177,7 +177,7 @@ pub enum Event {
     Reschedule,
     /// An operator returns dead work to the ledger.
     Requeue,
-    /// A redrive run returns dead work to the queue.
+    /// A redrive run returns dead work to the ledger; the ordinary path takes it from there.
     Redrive,
 }
 
@@ -229,6 +229,9 @@ pub enum Refusal {
     /// The event makes sense for dead or expired rows only.
     #[error("the delivery is neither dead nor expired")]
     NotDead,
+    /// The redrive run moved it already: a later death belongs to a later run.
+    #[error("this run moved the delivery already")]
+    AlreadyMoved,
 }
 
 /// What an event does in a state.
@@ -296,8 +299,7 @@ pub const fn verdict(state: State, event: Event) -> Verdict {
         (E::Reschedule, S::Scheduled | S::Dispatching | S::Queued | S::Deferred | S::Dead | S::Expired) => Move(S::Scheduled),
         (E::Cancel | E::Reschedule, S::Delivering) => Refuse(R::InFlight),
 
-        (E::Requeue, S::Dead | S::Expired) => Move(S::Scheduled),
-        (E::Redrive, S::Dead | S::Expired) => Move(S::Queued),
+        (E::Requeue | E::Redrive, S::Dead | S::Expired) => Move(S::Scheduled),
         (E::Requeue | E::Redrive, S::Scheduled | S::Dispatching | S::Queued | S::Delivering | S::Deferred) => Refuse(R::NotDead),
 
         (_, S::Delivered | S::Cancelled | S::Shadowed) => Refuse(R::Terminal),
@@ -342,7 +344,7 @@ Unhold: scheduled= dispatching= queued= delivering= deferred= dead= expired=
 Cancel: scheduled>cancelled dispatching>cancelled queued>cancelled deferred>cancelled dead>cancelled expired>cancelled
 Reschedule: scheduled>scheduled dispatching>scheduled queued>scheduled deferred>scheduled dead>scheduled expired>scheduled
 Requeue: dead>scheduled expired>scheduled
-Redrive: dead>queued expired>queued
+Redrive: dead>scheduled expired>scheduled
 ";
         assert_eq!(table, expected);
     }

@@ -21,8 +21,10 @@ use crate::state::{Event, Refusal, State, Verdict, verdict};
 use crate::time::Timestamp;
 
 mod recall;
+mod redrive;
 
 pub use recall::{Instants, cancelled, may_have_been_delivered, rescheduled};
+pub use redrive::{Grant, redriven, requeued};
 
 /// The longest wait that a queue message can sleep through: SQS's largest delay.
 pub const QUEUE_REACH: Duration = Duration::from_secs(900);

@@ -9,14 +9,16 @@ use punctual_core::breaker::Reach;
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane, Payload};
-use punctual_core::destination::Destination;
-use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference};
+use punctual_core::destination::{Change, Destination};
+use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::outcome::{CallResult, Failure};
 use punctual_core::ports::{
-    Acquired, Control, Created, Cursor, DeadLetters, Ledger, Outgoing, Partition, PortError, Queue, Request, SecretUnavailable,
-    Secrets, ShadowPage, ShadowQuery, Stored, Time, WakePage, WakeQuery, Watched, Webhook, Written,
+    Acquired, Control, Created, Cursor, DeadLetters, EndedPage, EndedQuery, Ledger, Outgoing, Partition, PortError, Queue,
+    Request, RunPage, SecretUnavailable, Secrets, ShadowPage, ShadowQuery, Stored, Time, WakePage, WakeQuery, Watched, Webhook,
+    Written,
 };
+use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
 use punctual_core::shadow::ShadowEntry;
@@ -109,6 +111,16 @@ impl Ledger for Port {
     async fn count_reachable_dead(&self, after: Timestamp) -> Result<u64, PortError> {
         answer!(self, Effect::CountDead(after), Count, "count_reachable_dead")
     }
+
+    /// No actor of this world asks.
+    async fn ended(&self, _: &EndedQuery) -> Result<EndedPage, PortError> {
+        Err(fault("ended"))
+    }
+
+    /// No actor of this world asks.
+    async fn of_run(&self, _: &RunId, _: Option<&DeliveryId>) -> Result<RunPage, PortError> {
+        Err(fault("of_run"))
+    }
 }
 
 impl Control for Port {
@@ -156,6 +168,31 @@ impl Control for Port {
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
         answer!(self, Effect::PutDestination(Box::new(destination.clone()), expected), Stored, "put_destination")
+    }
+
+    /// No actor of this world asks.
+    async fn run(&self, _: &RunId) -> Result<Option<Run>, PortError> {
+        Err(fault("run"))
+    }
+
+    /// No actor of this world asks.
+    async fn runs(&self) -> Result<Vec<Run>, PortError> {
+        Err(fault("runs"))
+    }
+
+    /// No actor of this world asks.
+    async fn put_run(&self, _: &Run, _: u64) -> Result<Stored, PortError> {
+        Err(fault("put_run"))
+    }
+
+    /// No actor of this world asks.
+    async fn freeze(&self) -> Result<Option<Change>, PortError> {
+        Err(fault("freeze"))
+    }
+
+    /// No actor of this world asks.
+    async fn put_freeze(&self, _: Option<&Change>) -> Result<(), PortError> {
+        Err(fault("put_freeze"))
     }
 
     async fn cursors(&self) -> Result<Vec<(Lane, Cursor)>, PortError> {

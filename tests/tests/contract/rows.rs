@@ -148,6 +148,12 @@ pub(crate) fn full(n: u32) -> Delivery {
         cancel: Some(cancel()),
         death: 2,
         dlq_sent: 1,
+        redrives: [
+            "run_20261201-090000-7f3a death#1 +3 deadline_was=2026-12-01T09:00:00.000Z by ann by herself",
+            "- death#2 +1 by operator",
+        ]
+        .map(|text| text.parse().expect("a redrive"))
+        .to_vec(),
         history: vec![line(-60, State::Scheduled, "created"), line_with_all],
         ..row(n)
     }

@@ -10,9 +10,10 @@ use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use punctual_core::breaker::Reach;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
-use punctual_core::id::{DeliveryId, DestinationId};
+use punctual_core::id::{DeliveryId, DestinationId, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::ports::{Control, Cursor, PortError, ShadowPage, ShadowQuery, Stored, Watched};
+use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::{RetryMode, Settings};
 use punctual_core::shadow::ShadowEntry;
@@ -23,7 +24,7 @@ use super::error::port_error;
 use super::expression::Placeholders;
 use super::item::{Item, Reader, number, text};
 use super::meter::{Kind, Meter, Metered};
-use super::{limiter, names, query, reach, rejections, shadow};
+use super::{limiter, names, query, reach, rejections, run, shadow};
 
 /// The control table on DynamoDB.
 #[derive(Debug, Clone)]
@@ -65,6 +66,14 @@ impl DynamoControl {
     async fn items(&self, mut keys: Vec<Item>, what: &'static str) -> Result<Vec<Item>, PortError> {
         keys.push(key(names::KIND_SETTINGS, names::ID_STAGE));
         Batch { client: &self.client, meter: &self.meter, table: &self.table, consistent: true, what }.get(keys).await
+    }
+
+    /// One row as of now.
+    async fn one(&self, key: Item, what: &'static str) -> Result<Option<Item>, PortError> {
+        let request = self.client.get_item().table_name(&self.table).set_key(Some(key)).consistent_read(true);
+        let answer = request.return_consumed_capacity(self.meter.wanted()).send().await.map_err(|e| port_error(what, e))?;
+        self.meter.count(what, Kind::Read, answer.consumed_capacity());
+        Ok(answer.item)
     }
 
     /// Writes a row if the stored one has this version (0: if there is none).
@@ -217,6 +226,45 @@ impl Control for DynamoControl {
         let what = "put_destination";
         let item = encode(destination).map_err(|e| PortError::Refused { what, source: Box::new(e) })?;
         self.put(item, expected, what).await
+    }
+
+    async fn run(&self, id: &RunId) -> Result<Option<Run>, PortError> {
+        self.one(key(names::KIND_RUN, id), "run").await?.map(|item| run::decode(&item)).transpose()
+    }
+
+    async fn runs(&self) -> Result<Vec<Run>, PortError> {
+        self.all_of(names::KIND_RUN, true, "runs").await?.iter().map(run::decode).collect()
+    }
+
+    async fn put_run(&self, run: &Run, expected: u64) -> Result<Stored, PortError> {
+        let what = "put_run";
+        let item = run::encode(run).map_err(|e| PortError::Refused { what, source: Box::new(e) })?;
+        self.put(item, expected, what).await
+    }
+
+    async fn freeze(&self) -> Result<Option<Change>, PortError> {
+        let item = self.one(key(names::KIND_SETTINGS, names::ID_REDRIVE), "freeze").await?;
+        item.map_or(Ok(None), |item| run::decode_freeze(&item))
+    }
+
+    async fn put_freeze(&self, freeze: Option<&Change>) -> Result<(), PortError> {
+        let what = "put_freeze";
+        match freeze {
+            Some(freeze) => {
+                let item = run::encode_freeze(freeze).map_err(|e| PortError::Refused { what, source: Box::new(e) })?;
+                let put = self.client.put_item().table_name(&self.table).set_item(Some(item));
+                let answer = put.return_consumed_capacity(self.meter.wanted()).send().await.map_err(|e| port_error(what, e))?;
+                self.meter.count(what, Kind::Write, answer.consumed_capacity());
+            }
+            None => {
+                let key = key(names::KIND_SETTINGS, names::ID_REDRIVE);
+                let delete = self.client.delete_item().table_name(&self.table).set_key(Some(key));
+                let answer =
+                    delete.return_consumed_capacity(self.meter.wanted()).send().await.map_err(|e| port_error(what, e))?;
+                self.meter.count(what, Kind::Write, answer.consumed_capacity());
+            }
+        }
+        Ok(())
     }
 
     async fn cursors(&self) -> Result<Vec<(Lane, Cursor)>, PortError> {

@@ -10,8 +10,10 @@ use aws_sdk_dynamodb::types::{ReturnConsumedCapacity, ReturnValue, ReturnValuesO
 use punctual_core::acquire::Acquire;
 use punctual_core::admission::Candidate;
 use punctual_core::delivery::{Delivery, Payload};
-use punctual_core::id::{Content, DeliveryId, DestinationId, IdempotencyKey, Reference};
-use punctual_core::ports::{Acquired, Created, Ledger, Partition, PortError, WakePage, WakeQuery, Written};
+use punctual_core::id::{Content, DeliveryId, DestinationId, IdempotencyKey, Reference, RunId};
+use punctual_core::ports::{
+    Acquired, Created, EndedPage, EndedQuery, Ledger, Partition, PortError, RunPage, WakePage, WakeQuery, Written,
+};
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_core::transition::Transition;
@@ -23,7 +25,7 @@ use super::expression::{Placeholders, Update};
 use super::item::{Item, Reader, text};
 use super::meter::{Kind, Meter, Metered};
 use super::row::Stored;
-use super::{diff, guard, names, payload, query, row, wake};
+use super::{diff, ended, guard, names, payload, query, row, wake};
 
 /// The ledger on DynamoDB.
 #[derive(Debug, Clone)]
@@ -317,5 +319,44 @@ impl Ledger for DynamoLedger {
             .set_expression_attribute_values(p.values())
             .select(Select::Count);
         Ok(query::one(query, &self.meter, "count_reachable_dead").await?.count)
+    }
+
+    async fn ended(&self, query: &EndedQuery) -> Result<EndedPage, PortError> {
+        let mut p = Placeholders::default();
+        let condition = p.compare(names::ATTENTION, "=", text(query.state));
+        let page = self
+            .query()
+            .index_name(names::INDEX_ATTENTION)
+            .key_condition_expression(condition)
+            .set_expression_attribute_names(p.names())
+            .set_expression_attribute_values(p.values())
+            .set_exclusive_start_key(query.start.as_ref().map(|place| ended::start_key(query.state, place)))
+            .limit(i32::try_from(query.limit).unwrap_or(i32::MAX).max(1))
+            .return_consumed_capacity(self.meter.wanted())
+            .send()
+            .await
+            .map_err(|e| port_error("ended", e))?;
+        self.meter.count("ended", Kind::Read, page.consumed_capacity());
+        let next = page.last_evaluated_key().map(ended::place).transpose()?;
+        Ok(EndedPage { entries: ended::readable(page.items(), ended::entry), next })
+    }
+
+    async fn of_run(&self, run: &RunId, start: Option<&DeliveryId>) -> Result<RunPage, PortError> {
+        let mut p = Placeholders::default();
+        let condition = p.compare(names::RUN_ID, "=", text(run));
+        let page = self
+            .query()
+            .index_name(names::INDEX_RUN)
+            .key_condition_expression(condition)
+            .set_expression_attribute_names(p.names())
+            .set_expression_attribute_values(p.values())
+            .set_exclusive_start_key(start.map(|id| ended::start_of_run(run, id)))
+            .return_consumed_capacity(self.meter.wanted())
+            .send()
+            .await
+            .map_err(|e| port_error("of_run", e))?;
+        self.meter.count("of_run", Kind::Read, page.consumed_capacity());
+        let next = page.last_evaluated_key().map(ended::id).transpose()?;
+        Ok(RunPage { rows: ended::readable(page.items(), ended::row_of_run), next })
     }
 }

@@ -12,13 +12,14 @@
 //! | `payload#<content>` | what a row with this content sends; never changed |
 //! | `lock` | under `key.<idempotency key>`: `holder`, the migrated delivery that has this key |
 //!
-//! Control table: partition key `kind` (`destination`, `rejections`, `limiter`, `settings`, `cursor`,
-//! `shadow#<destination>`), sort key `id`.
+//! Control table: partition key `kind` (`destination`, `rejections`, `limiter`, `reach`, `settings`, `cursor`,
+//! `run`, `shadow#<destination>`), sort key `id`.
 
 mod batch;
 mod control;
 mod create;
 mod diff;
+mod ended;
 mod error;
 mod expression;
 mod guard;
@@ -32,6 +33,7 @@ mod query;
 mod reach;
 mod rejections;
 pub mod row;
+mod run;
 mod shadow;
 mod wake;
 

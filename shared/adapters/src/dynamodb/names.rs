@@ -19,6 +19,8 @@ pub(crate) const INDEX_WAKE: &str = "wake";
 pub(crate) const INDEX_ATTENTION: &str = "attention";
 /// Index of rows by reference.
 pub(crate) const INDEX_REFERENCE: &str = "reference";
+/// Index of the rows that a redrive run moved last: `run_id`, `delivery_id`.
+pub(crate) const INDEX_RUN: &str = "run";
 
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency_key";
 pub(crate) const REFERENCE: &str = "reference";
@@ -55,6 +57,10 @@ pub(crate) const CANCELLED: &str = "cancelled";
 pub(crate) const SINCE: &str = "since";
 pub(crate) const BY: &str = "by";
 pub(crate) const WHY: &str = "why";
+/// Absent while empty.
+pub(crate) const REDRIVES: &str = "redrives";
+/// Only once a redrive run has moved the row: the last one, as in `redrives`.
+pub(crate) const RUN_ID: &str = "run_id";
 /// Only on dead and expired rows: the state again.
 pub(crate) const ATTENTION: &str = "attention";
 pub(crate) const HISTORY: &str = "history";
@@ -83,10 +89,20 @@ pub(crate) const KIND_LIMITER: &str = "limiter";
 pub(crate) const KIND_REACH: &str = "reach";
 pub(crate) const KIND_SETTINGS: &str = "settings";
 pub(crate) const KIND_CURSOR: &str = "cursor";
+/// A redrive run; `id` is its name.
+pub(crate) const KIND_RUN: &str = "run";
 /// Start of a shadow entry's `kind`; the destination follows.
 pub(crate) const KIND_SHADOW: &str = "shadow#";
-/// `id` of the one settings row.
+/// `id` of the settings row of the stage's switches.
 pub(crate) const ID_STAGE: &str = "stage";
+/// `id` of the settings row that is there while all redriving is frozen.
+pub(crate) const ID_REDRIVE: &str = "redrive";
+/// In a run.
+pub(crate) const PHASE: &str = "phase";
+pub(crate) const ORDER: &str = "order";
+pub(crate) const PROGRESS: &str = "progress";
+/// Only while all redriving is frozen.
+pub(crate) const FROZEN: &str = "frozen";
 pub(crate) const SPEC: &str = "spec";
 pub(crate) const CHANGED: &str = "changed";
 pub(crate) const PAUSED: &str = "paused";

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use punctual_core::delivery::{Cancel, Delivery, Hold, Lane};
-use punctual_core::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference};
+use punctual_core::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference, RunId};
 use punctual_core::ports::PortError;
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
@@ -68,6 +68,7 @@ pub(crate) fn encode(row: &Delivery) -> Item {
         cancel,
         death,
         dlq_sent,
+        redrives,
         history,
     } = row;
     let mut item = key(id, names::ITEM_DELIVERY);
@@ -103,6 +104,8 @@ pub(crate) fn encode(row: &Delivery) -> Item {
     put(names::CANCELLED, cancel.as_ref().map(|cancel| signed(cancel.since, &cancel.by, &cancel.why)));
     put(names::DEATH, counted(death));
     put(names::DLQ_SENT, counted(dlq_sent));
+    put(names::REDRIVES, (!redrives.is_empty()).then(|| texts(redrives)));
+    put(names::RUN_ID, row.run().map(text));
     put(names::ATTENTION, state.needs_operator().then(|| text(state)));
     put(names::HISTORY, Some(texts(history)));
     item
@@ -165,12 +168,16 @@ fn decode_row(read: &Reader<'_>) -> Result<Delivery, PortError> {
         cancel: read.map(names::CANCELLED)?.map(|cancel| decode_cancel(&cancel)).transpose()?,
         death: counted(names::DEATH)?,
         dlq_sent: counted(names::DLQ_SENT)?,
+        redrives: read.list(names::REDRIVES)?,
         history: read.list(names::HISTORY)?,
         id,
     };
     let lane = read.optional(names::LANE, str::parse::<Lane>)?;
     if lane != row.wake_at.map(|_| row.lane()) {
         return Err(read.corrupt("attribute lane contradicts wake_at, destination_id or shard"));
+    }
+    if read.optional(names::RUN_ID, RunId::new)?.as_ref() != row.run() {
+        return Err(read.corrupt("attribute run_id contradicts redrives"));
     }
     Ok(row)
 }

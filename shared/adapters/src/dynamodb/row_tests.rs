@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use punctual_core::attempt::{Answer, Attempt};
 use punctual_core::delivery::{Cancel, Delivery, Hold, NewDelivery};
 use punctual_core::history::HistoryEntry;
-use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference};
+use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference, RunId};
 use punctual_core::reason::Reason;
+use punctual_core::redrive::Redrive;
 use punctual_core::rule::Rule;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -74,6 +75,15 @@ prop_compose! {
     }
 }
 
+fn redrive() -> impl Strategy<Value = Redrive> {
+    (of("run_[a-z0-9-]{1,20}"), any::<u32>(), any::<u32>(), of(instant()), ".{0,64}").prop_map(
+        |(run, death, granted, deadline_was, owner)| {
+            let run = run.map(|run| RunId::new(run).expect("a run id"));
+            Redrive { run, death, granted, deadline_was, owner }
+        },
+    )
+}
+
 prop_compose! {
     fn delivery()(
         (id, key, reference, destination, content, lease_owner, message, hold) in identity(),
@@ -85,12 +95,13 @@ prop_compose! {
         cancel in of((instant(), ".{0,64}", ".{0,256}")),
         attempts in proptest::collection::vec(attempt(), 0..4),
         history in proptest::collection::vec(entry(), 0..6),
+        redrives in proptest::collection::vec(redrive(), 0..3),
     ) -> Delivery {
         Delivery {
             idempotency_key: key.unwrap_or_else(|| IdempotencyKey::from(&id)),
             id, reference, destination, shard, content, state, version, deliver_after, deliver_by, next_attempt_at, wake_at,
             held_until, lease_owner, lease_until, message, reason, shadow, attempts, granted, rescues, late_success, hold, death,
-            dlq_sent, history, cancel: cancel.map(|(since, by, why)| Cancel { since, by, why }),
+            dlq_sent, redrives, history, cancel: cancel.map(|(since, by, why)| Cancel { since, by, why }),
         }
     }
 }
@@ -133,6 +144,7 @@ proptest! {
         prop_assert_eq!(item.contains_key("lane"), row.wake_at.is_some());
         prop_assert_eq!(item.contains_key("wake_at"), row.wake_at.is_some());
         prop_assert_eq!(item.contains_key("attention"), row.state.needs_operator());
+        prop_assert_eq!(item.contains_key("run_id"), row.redrives.iter().any(|redrive| redrive.run.is_some()));
         prop_assert_eq!(item.contains_key("attempts"), !row.attempts.is_empty());
     }
 }
@@ -162,7 +174,7 @@ fn a_row_is_readable_by_a_person() {
 
 #[test]
 fn damage_is_named_without_its_content() {
-    let damaged: [(&str, Option<AttributeValue>, &str); 10] = [
+    let damaged: [(&str, Option<AttributeValue>, &str); 11] = [
         ("state", None, "attribute state is missing"),
         ("state", Some(text("flying")), "attribute state is not readable"),
         ("version", Some(text("1")), "attribute version is not readable"),
@@ -173,6 +185,7 @@ fn damage_is_named_without_its_content() {
         ("hold", Some(AttributeValue::M(Item::new())), "attribute since is missing"),
         ("cancelled", Some(text("secret")), "attribute cancelled is not readable"),
         ("lane", Some(text("acme#2")), "attribute lane contradicts wake_at, destination_id or shard"),
+        ("run_id", Some(text("run_x")), "attribute run_id contradicts redrives"),
     ];
     for (attribute, value, expected) in damaged {
         let mut item = sample();

@@ -5,10 +5,11 @@ use std::sync::Mutex;
 
 use punctual_core::breaker::Reach;
 use punctual_core::delivery::Lane;
-use punctual_core::destination::Destination;
-use punctual_core::id::DestinationId;
+use punctual_core::destination::{Change, Destination};
+use punctual_core::id::{DestinationId, RunId};
 use punctual_core::limiter::{Key, Micros, Move, Moved};
 use punctual_core::ports::{Control, Cursor, PortError, ShadowPage, ShadowQuery, Stored, Watched};
+use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
 use punctual_core::shadow::{ShadowEntry, ShadowPlace};
@@ -29,6 +30,8 @@ struct Tables {
     reach: BTreeMap<DestinationId, Reach>,
     settings: Settings,
     cursors: BTreeMap<Lane, Cursor>,
+    runs: BTreeMap<RunId, Run>,
+    freeze: Option<Change>,
     shadow: BTreeMap<(DestinationId, ShadowPlace), ShadowEntry>,
 }
 
@@ -111,6 +114,36 @@ impl Control for MemoryControl {
         }
         tables.destinations.insert(id.clone(), destination.clone());
         Ok(Stored::Done)
+    }
+
+    async fn run(&self, id: &RunId) -> Result<Option<Run>, PortError> {
+        Ok(locked(&self.tables).runs.get(id).cloned())
+    }
+
+    async fn runs(&self) -> Result<Vec<Run>, PortError> {
+        Ok(locked(&self.tables).runs.values().cloned().collect())
+    }
+
+    async fn put_run(&self, run: &Run, expected: u64) -> Result<Stored, PortError> {
+        let mut tables = locked(&self.tables);
+        match tables.runs.get(&run.id) {
+            // This very write again.
+            Some(stored) if stored == run => return Ok(Stored::Done),
+            Some(stored) if expected == 0 || stored.version != expected => return Ok(Stored::Conflict),
+            None if expected != 0 => return Ok(Stored::Conflict),
+            _ => {}
+        }
+        tables.runs.insert(run.id.clone(), run.clone());
+        Ok(Stored::Done)
+    }
+
+    async fn freeze(&self) -> Result<Option<Change>, PortError> {
+        Ok(locked(&self.tables).freeze.clone())
+    }
+
+    async fn put_freeze(&self, freeze: Option<&Change>) -> Result<(), PortError> {
+        locked(&self.tables).freeze = freeze.cloned();
+        Ok(())
     }
 
     async fn cursors(&self) -> Result<Vec<(Lane, Cursor)>, PortError> {

@@ -6,8 +6,11 @@ use std::sync::Mutex;
 use punctual_core::acquire::Acquire;
 use punctual_core::admission::Candidate;
 use punctual_core::delivery::{Delivery, Payload};
-use punctual_core::id::{Content, DeliveryId, DestinationId, IdempotencyKey, Reference};
-use punctual_core::ports::{Acquired, Created, Cursor, Ledger, Partition, PortError, WakePage, WakeQuery, Written};
+use punctual_core::id::{Content, DeliveryId, DestinationId, IdempotencyKey, Reference, RunId};
+use punctual_core::ports::{
+    Acquired, Created, Cursor, EndedEntry, EndedPage, EndedPlace, EndedQuery, Ledger, Partition, PortError, RunPage, RunRow,
+    WakePage, WakeQuery, Written,
+};
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_core::transition::Transition;
@@ -118,6 +121,41 @@ impl Tables {
     }
 }
 
+impl Tables {
+    fn ended(&self, query: &EndedQuery) -> EndedPage {
+        let place = |row: &Delivery| EndedPlace { deliver_by: row.deliver_by, id: row.id.clone() };
+        let mut found: Vec<(EndedPlace, &Delivery)> = self
+            .rows
+            .values()
+            .filter(|row| row.state.needs_operator() && row.state == query.state)
+            .map(|row| (place(row), row))
+            .filter(|(place, _)| query.start.as_ref().is_none_or(|start| place > start))
+            .collect();
+        found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let limit = usize::try_from(query.limit).unwrap_or(usize::MAX).max(1);
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(|(place, _)| place.clone());
+        let entry = |row: &Delivery| EndedEntry {
+            id: row.id.clone(),
+            state: row.state,
+            deliver_by: row.deliver_by,
+            reason: row.reason,
+            death: row.death,
+            dlq_sent: row.dlq_sent,
+            destination: row.destination.clone(),
+        };
+        EndedPage { entries: found.into_iter().map(|(_, row)| entry(row)).collect(), next }
+    }
+
+    fn of_run(&self, run: &RunId, start: Option<&DeliveryId>) -> RunPage {
+        let mine = self.rows.values().filter(|row| row.run() == Some(run) && start.is_none_or(|start| row.id > *start));
+        let row =
+            |row: &Delivery| RunRow { id: row.id.clone(), state: row.state, reason: row.reason, deliver_by: row.deliver_by };
+        RunPage { rows: mine.map(row).collect(), next: None }
+    }
+}
+
 impl Ledger for MemoryLedger {
     async fn create(&self, row: &Delivery, payload: &Payload) -> Result<Created, PortError> {
         Ok(locked(&self.tables).create(row, payload))
@@ -184,6 +222,14 @@ impl Ledger for MemoryLedger {
         let reachable = tables.rows.values().filter(|row| row.state == State::Dead && row.deliver_by > after);
         Ok(u64::try_from(reachable.count()).unwrap_or(u64::MAX))
     }
+
+    async fn ended(&self, query: &EndedQuery) -> Result<EndedPage, PortError> {
+        Ok(locked(&self.tables).ended(query))
+    }
+
+    async fn of_run(&self, run: &RunId, start: Option<&DeliveryId>) -> Result<RunPage, PortError> {
+        Ok(locked(&self.tables).of_run(run, start))
+    }
 }
 
 /// Copies what differs between two rows, and names every field: a new one does not compile until it is listed.
@@ -199,7 +245,7 @@ fn merge(row: &mut Delivery, before: &Delivery, after: &Delivery) {
     copy_changed!(row, before, after:
         idempotency_key, reference, destination, shard, content, state, version, deliver_after, deliver_by,
         next_attempt_at, wake_at, held_until, lease_owner, lease_until, message, reason, shadow, granted, rescues,
-        late_success, hold, cancel, death, dlq_sent);
+        late_success, hold, cancel, death, dlq_sent, redrives);
     row.history.extend_from_slice(after.history.get(before.history.len()..).unwrap_or_default());
     for (i, attempt) in after.attempts.iter().enumerate().filter(|(i, attempt)| before.attempts.get(*i) != Some(attempt)) {
         match row.attempts.get_mut(i) {

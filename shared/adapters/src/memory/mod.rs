@@ -4,13 +4,17 @@
 
 mod control;
 mod ledger;
+mod letters;
 mod queue;
+mod slices;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use control::MemoryControl;
 pub use ledger::MemoryLedger;
-pub use queue::{MemoryDeadLetters, MemoryQueue, Received};
+pub use letters::MemoryDeadLetters;
+pub use queue::{MemoryQueue, Received};
+pub use slices::MemorySlices;
 
 /// The state behind a lock, even if a test failed while it held it.
 fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,12 +1,11 @@
-//! I am the queues in memory. I know no clock: a test says what time it is.
+//! I am the queue of deliveries in memory. I know no clock: a test says what time it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use punctual_core::dead_letter::DeadLetter;
 use punctual_core::id::MessageId;
-use punctual_core::ports::{DeadLetters, Outgoing, PortError, Queue};
+use punctual_core::ports::{Outgoing, PortError, Queue};
 use punctual_core::time::Timestamp;
 
 use super::locked;
@@ -166,27 +165,6 @@ impl Queue for MemoryQueue {
         let number = state.holding(receipt);
         let number = number.ok_or_else(|| PortError::Refused { what: "hide", source: "the message is not in flight".into() })?;
         state.hide(number, until);
-        Ok(())
-    }
-}
-
-/// The dead-letter queue in memory.
-#[derive(Debug, Default)]
-pub struct MemoryDeadLetters {
-    letters: Mutex<Vec<DeadLetter>>,
-}
-
-impl MemoryDeadLetters {
-    /// All that was sent, oldest first.
-    #[must_use]
-    pub fn letters(&self) -> Vec<DeadLetter> {
-        locked(&self.letters).clone()
-    }
-}
-
-impl DeadLetters for MemoryDeadLetters {
-    async fn send(&self, letter: &DeadLetter) -> Result<(), PortError> {
-        locked(&self.letters).push(letter.clone());
         Ok(())
     }
 }
