@@ -11,8 +11,9 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::{DatabaseClock, InvocationTime, Probe, monotonic_since_now};
 use crate::dynamodb::{DynamoControl, DynamoLedger};
+use crate::scheduler::{SchedulerSlices, SlicePlace};
 use crate::secrets::{DEFAULT_TTL, SecretsManagerStore};
-use crate::sqs::{SqsDeadLetters, SqsQueue};
+use crate::sqs::{SqsDeadLetters, SqsLetters, SqsQueue};
 
 /// How many signing secrets are kept at most.
 const MOST_SECRETS: usize = 256;
@@ -71,6 +72,18 @@ impl Aws {
     #[must_use]
     pub fn dead_letters(&self, url: &str) -> SqsDeadLetters {
         SqsDeadLetters::new(aws_sdk_sqs::Client::new(&self.sdk), url)
+    }
+
+    /// The dead-letter queue, read.
+    #[must_use]
+    pub fn letters(&self, url: &str) -> SqsLetters {
+        SqsLetters::new(aws_sdk_sqs::Client::new(&self.sdk), url)
+    }
+
+    /// The starter of a redrive run's slices.
+    #[must_use]
+    pub fn slices(&self, place: SlicePlace) -> SchedulerSlices {
+        SchedulerSlices::new(aws_sdk_scheduler::Client::new(&self.sdk), place)
     }
 
     /// The signing secrets below `prefix`.

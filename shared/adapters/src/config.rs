@@ -30,7 +30,10 @@ pub const DISPATCH_LEASE: Seconds = Seconds { variable: "DISPATCH_LEASE_SECONDS"
 /// When a message that nobody took counts as overdue.
 pub const HANDOFF_THRESHOLD: Seconds = Seconds { variable: "HANDOFF_THRESHOLD_SECONDS", min: 10, max: 3_600 };
 
-/// Every variable that holds seconds.
+/// From one slice of a redrive run to the next.
+pub const SLICE: Seconds = Seconds { variable: "SLICE_SECONDS", min: 10, max: 300 };
+
+/// Every variable that holds seconds and that the template sets.
 pub const SECONDS: [Seconds; 5] = [TICK, HORIZON, SAFETY_MARGIN, DISPATCH_LEASE, HANDOFF_THRESHOLD];
 
 /// What is wrong with the environment: one line for each variable.
@@ -180,6 +183,23 @@ pub struct InspectConfig {
     pub margin: Duration,
 }
 
+/// Redrive's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedriveConfig {
+    /// Which stage.
+    pub stage: Stage,
+    /// Which queues.
+    pub queues: Queues,
+    /// How rows are released.
+    pub release: Release,
+    /// From one slice of a run to the next: within [`SLICE`].
+    pub slice: Duration,
+    /// The group of the schedules that start slices.
+    pub schedule_group: String,
+    /// The ARN of the role that those start the function with.
+    pub slice_role_arn: String,
+}
+
 /// Operate's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperateConfig {
@@ -255,6 +275,14 @@ from_lookup!(DispatchConfig, |r| Self {
 from_lookup!(DeliverConfig, |r| Self { stage: stage(r), queues: queues(r), rules: rules(r), margin: margin(r) });
 from_lookup!(ScheduleConfig, |r| Self { stage: stage(r), queue_url: r.text("QUEUE_URL"), release: release(r) });
 from_lookup!(InspectConfig, |r| Self { stage: stage(r), margin: margin(r) });
+from_lookup!(RedriveConfig, |r| Self {
+    stage: stage(r),
+    queues: queues(r),
+    release: release(r),
+    slice: r.seconds(SLICE),
+    schedule_group: r.text("SCHEDULE_GROUP"),
+    slice_role_arn: r.text("SLICE_ROLE_ARN"),
+});
 from_lookup!(OperateConfig, |r| Self { stage: stage(r), rules: rules(r), margin: margin(r) });
 
 #[cfg(test)]
@@ -272,6 +300,9 @@ mod tests {
             "SAFETY_MARGIN_SECONDS" => "10",
             "DISPATCH_LEASE_SECONDS" => "60",
             "HANDOFF_THRESHOLD_SECONDS" => "120",
+            "SLICE_SECONDS" => "60",
+            "SCHEDULE_GROUP" => "punctual-dev",
+            "SLICE_ROLE_ARN" => "arn:aws:iam::000000000000:role/slices",
             "SECRET_PREFIX" => "punctual/dev/",
             "PRODUCTION" => "false",
             "ALLOW_LOCAL_ENDPOINTS" => "true",
@@ -287,6 +318,7 @@ mod tests {
         assert!(ScheduleConfig::from_lookup(&lookup).is_ok());
         assert!(InspectConfig::from_lookup(&lookup).is_ok());
         assert!(OperateConfig::from_lookup(&lookup).is_ok());
+        assert_eq!(RedriveConfig::from_lookup(&lookup).map(|c| c.slice), Ok(Duration::from_secs(60)));
     }
 
     #[test]
@@ -307,7 +339,7 @@ mod tests {
 
     #[test]
     fn the_bounds_of_seconds_are_inclusive() {
-        for Seconds { variable, min, max } in SECONDS {
+        for Seconds { variable, min, max } in SECONDS.into_iter().chain([SLICE]) {
             for (seconds, fits) in [(min - 1, false), (min, true), (max, true), (max + 1, false)] {
                 let given = |name: &str| match name {
                     _ if name == variable => Some(seconds.to_string()),
@@ -315,7 +347,11 @@ mod tests {
                     "HORIZON_SECONDS" => Some(HORIZON.max.to_string()),
                     other => lookup(other),
                 };
-                let answer = DispatchConfig::from_lookup(&given);
+                let answer = if variable == SLICE.variable {
+                    RedriveConfig::from_lookup(&given).map(|_| ())
+                } else {
+                    DispatchConfig::from_lookup(&given).map(|_| ())
+                };
                 assert_eq!(answer.is_ok(), fits, "{variable}={seconds}: {answer:?}");
             }
         }

@@ -9,6 +9,7 @@ pub mod config;
 pub mod dynamodb;
 #[cfg(feature = "testing")]
 pub mod memory;
+pub mod scheduler;
 pub mod secrets;
 pub mod sqs;
 pub mod telemetry;

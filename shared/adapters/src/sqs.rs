@@ -8,7 +8,11 @@ use punctual_core::dead_letter::DeadLetter;
 use punctual_core::id::MessageId;
 use punctual_core::ports::{DeadLetters, Outgoing, PortError, Queue};
 
-/// The most entries of one `SendMessageBatch`.
+mod letters;
+
+pub use letters::SqsLetters;
+
+/// The most entries of one batch.
 const BATCH: usize = 10;
 /// How many batches are under way at once.
 const CONCURRENT_BATCHES: usize = 4;

@@ -131,7 +131,7 @@ async fn dynoxide_has_the_tables_of_the_template() {
     let mut indexes: Vec<_> =
         table.table().unwrap().global_secondary_indexes().iter().filter_map(|index| index.index_name()).collect();
     indexes.sort_unstable();
-    assert_eq!(indexes, ["attention", "reference", "wake"]);
+    assert_eq!(indexes, ["attention", "reference", "run", "wake"]);
     stack.stop().await.unwrap();
 }
 

@@ -211,7 +211,7 @@ async fn create_ledger(client: &Client, table: &str) {
         let index = GlobalSecondaryIndex::builder().index_name(name).set_key_schema(Some(schema(keys)));
         index.projection(include(projected)).build().expect("an index")
     };
-    let names = ["delivery_id", "item", "lane", "wake_at", "attention", "deliver_by", "reference"];
+    let names = ["delivery_id", "item", "lane", "wake_at", "attention", "deliver_by", "reference", "run_id"];
     client
         .create_table()
         .table_name(table)
@@ -225,6 +225,7 @@ async fn create_ledger(client: &Client, table: &str) {
             &["reason", "death", "dlq_sent", "destination_id"],
         ))
         .global_secondary_indexes(index("reference", &["reference"], &[]))
+        .global_secondary_indexes(index("run", &["run_id", "delivery_id"], &["state", "reason", "deliver_by"]))
         .send()
         .await
         .expect("the ledger table");

@@ -32,16 +32,18 @@ fn the_ledger_has_the_keys_and_indexes_of_the_contract() {
         .into_iter()
         .map(|index| (index["IndexName"].as_str().unwrap().to_owned(), index))
         .collect();
-    assert_eq!(indexes.keys().map(String::as_str).collect::<Vec<_>>(), ["attention", "reference", "wake"]);
+    assert_eq!(indexes.keys().map(String::as_str).collect::<Vec<_>>(), ["attention", "reference", "run", "wake"]);
     assert_eq!(keys(&indexes["wake"]), ["lane", "wake_at"]);
     assert_eq!(keys(&indexes["attention"]), ["attention", "deliver_by"]);
     assert_eq!(keys(&indexes["reference"]), ["reference"]);
+    assert_eq!(keys(&indexes["run"]), ["run_id", "delivery_id"]);
     let projection = |index: &str, names: Value| assert_eq!(indexes[index]["Projection"]["NonKeyAttributes"], names, "{index}");
     // Anything else here that changes with a step costs a write unit at each step.
     projection("wake", json!(["held_until", "deliver_by"]));
     projection("attention", json!(["reason", "death", "dlq_sent", "destination_id"]));
     projection("reference", Value::Null);
-    for index in ["wake", "attention"] {
+    projection("run", json!(["state", "reason", "deliver_by"]));
+    for index in ["wake", "attention", "run"] {
         assert_eq!(indexes[index]["Projection"]["ProjectionType"], "INCLUDE");
     }
     assert_eq!(indexes["reference"]["Projection"]["ProjectionType"], "KEYS_ONLY");
