@@ -24,6 +24,8 @@ mod damage;
 mod reads;
 #[path = "contract/rows.rs"]
 mod rows;
+#[path = "contract/runs.rs"]
+mod runs;
 #[path = "contract/servers.rs"]
 mod servers;
 #[path = "contract/wire.rs"]
@@ -70,13 +72,16 @@ everywhere! {
         a_return_that_saw_a_hold_is_decided_again_once_it_is_released,
         twin_claims_of_one_invocation_in_one_millisecond_have_one_winner, a_cancel_says_who_and_why_and_fences_the_claim_that_did_not_see_it,
         a_late_success_fences_the_outcome, late_evidence_fills_one_attempt_and_the_next_is_appended,
-        a_row_with_every_field_round_trips;
+        a_row_with_every_field_round_trips, one_of_two_runs_moves_a_row;
     reads: the_wake_index_is_ordered_and_bounded, a_lane_is_read_page_by_page, equal_instants_are_read_once_each,
         a_deadline_filters_what_was_read, a_row_moves_within_and_leaves_the_wake_index, shards_are_apart,
         reads_many_rows_with_gaps, a_partition_shows_the_payload_of_its_row, an_erased_payload_is_none,
-        finds_rows_by_reference, counts_dead_rows_with_a_reachable_deadline;
+        finds_rows_by_reference, counts_dead_rows_with_a_reachable_deadline,
+        ended_rows_are_read_page_by_page_in_the_order_of_their_deadlines, rows_of_a_run_are_those_that_it_moved_last;
     control: destinations_are_versioned, a_repeated_put_is_done, looks_up_each_destination_once, the_switch_is_read,
         keeps_and_forgets_places, the_sink_keeps_one_entry_for_each_delivery, rejections_are_versioned,
         two_writers_of_equal_results_lose_none, a_limit_moves_as_the_core_says, two_bookings_share_no_slot, reach_is_versioned,
         one_of_two_probes_has_the_lease;
+    runs: runs_are_versioned, a_run_with_every_field_round_trips, one_of_two_slices_has_the_lease,
+        a_freeze_is_kept_until_it_is_lifted;
 }

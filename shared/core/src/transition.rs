@@ -74,6 +74,8 @@ impl Transition {
             && self.after.history.last().is_some_and(|entry| current.history.contains(entry))
             // Two claims of one invocation can share a millisecond; the lease's owner is unique for each.
             && (!self.takes_a_lease() || current.lease_owner == self.after.lease_owner)
+            // Two runs can redrive a row in one millisecond.
+            && (self.after.redrives.len() == self.before.redrives.len() || current.redrives == self.after.redrives)
     }
 }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use punctual_core::delivery::{Delivery, Lane};
 use punctual_core::destination::Mode;
-use punctual_core::id::{DeliveryId, DestinationId, MessageId, Reference};
-use punctual_core::ports::{Cursor, Ledger, WakePage, WakeQuery, Written};
+use punctual_core::id::{DeliveryId, DestinationId, MessageId, Reference, RunId};
+use punctual_core::ports::{Cursor, EndedEntry, EndedPage, EndedPlace, EndedQuery, Ledger, RunRow, WakePage, WakeQuery, Written};
 use punctual_core::reason::Reason;
-use punctual_core::transition;
+use punctual_core::state::State;
+use punctual_core::transition::{self, Grant};
 
 use crate::rows::{MARGIN, at, claimer, content, full, payload, row, stamp};
 use crate::worlds::{Difference, World};
@@ -235,4 +236,103 @@ pub(crate) async fn counts_dead_rows_with_a_reachable_deadline(world: &impl Worl
     let evidence = transition::late(&again, &crate::rows::attempt(2), true, &stamp(9, "late")).expect("a late success");
     assert_eq!(ledger.write(&evidence).await.unwrap(), Written::Done);
     assert_eq!(ledger.count_reachable_dead(at(1_001)).await.unwrap(), 2);
+}
+
+/// A dead or expired row, as it is after its letter was sent.
+fn ended(n: u32, state: State, deliver_by: i64) -> Delivery {
+    let mut row = full(n);
+    (row.state, row.wake_at, row.deliver_by, row.dlq_sent) = (state, None, at(deliver_by), row.death);
+    row
+}
+
+pub(crate) async fn ended_rows_are_read_page_by_page_in_the_order_of_their_deadlines(world: &impl World) {
+    let ledger = world.ledger();
+    // Two of them with one deadline.
+    let deadlines = [50, 10, 40, 20, 20, 30, 60];
+    let rows: Vec<Delivery> = (0..).zip(deadlines).map(|(n, deadline)| ended(n, State::Dead, deadline)).collect();
+    let (expired, alive) = (ended(20, State::Expired, 15), row(21));
+    for row in rows.iter().chain([&expired, &alive]) {
+        ledger.create(row, &payload(0, "{}")).await.unwrap();
+    }
+    let mut query = EndedQuery { state: State::Dead, start: None, limit: 3 };
+    let mut pages = Vec::new();
+    loop {
+        let page = ledger.ended(&query).await.unwrap();
+        assert!(page.entries.len() <= 3);
+        if let Some(next) = &page.next {
+            let last = page.entries.last().expect("a page that goes on is not empty");
+            assert_eq!(*next, EndedPlace { deliver_by: last.deliver_by, id: last.id.clone() });
+        }
+        query.start = page.next;
+        pages.push(page.entries);
+        if query.start.is_none() {
+            break;
+        }
+    }
+    let entry = |row: &Delivery| EndedEntry {
+        id: row.id.clone(),
+        state: row.state,
+        deliver_by: row.deliver_by,
+        reason: row.reason,
+        death: 2,
+        dlq_sent: 2,
+        destination: row.destination.clone(),
+    };
+    let read = pages.concat();
+    assert!(read.is_sorted_by_key(|entry| entry.deliver_by));
+    let place = |entry: &EndedEntry| (entry.deliver_by, entry.id.clone());
+    let (mut read, mut expected) = (read, rows.iter().map(entry).collect::<Vec<_>>());
+    read.sort_by_key(place);
+    expected.sort_by_key(place);
+    assert_eq!(read, expected);
+    // A place outlives the row that it names.
+    query.start = Some(EndedPlace { deliver_by: at(45), id: DeliveryId::new("gone").expect("an id") });
+    query.limit = 100;
+    let rest: Vec<DeliveryId> = ledger.ended(&query).await.unwrap().entries.into_iter().map(|entry| entry.id).collect();
+    assert_eq!(rest, [rows[0].id.clone(), rows[6].id.clone()]);
+    let of = async |state| ledger.ended(&EndedQuery { state, start: None, limit: 100 }).await.unwrap();
+    assert_eq!(of(State::Expired).await.entries, [entry(&expired)]);
+    assert_eq!(of(State::Scheduled).await, EndedPage::default());
+}
+
+pub(crate) async fn rows_of_a_run_are_those_that_it_moved_last(world: &impl World) {
+    let ledger = world.ledger();
+    let (first, second) = (RunId::new("run_a").expect("a run id"), RunId::new("run_b").expect("a run id"));
+    let grant = || Grant { owner: "ann".into(), attempts: 3, slot: at(90), deliver_by: None };
+    let of = async |run: &RunId| {
+        let page = ledger.of_run(run, None).await.unwrap();
+        assert_eq!(page.next, None);
+        assert!(page.rows.is_sorted_by_key(|row| &row.id), "in the order of their ids");
+        page.rows
+    };
+    let mut moved = Vec::new();
+    for n in 0..5 {
+        let mut row = Delivery { redrives: Vec::new(), cancel: None, ..ended(n, State::Dead, 7_000) };
+        row.hold = None;
+        ledger.create(&row, &payload(0, "{}")).await.unwrap();
+        let redriven = transition::redriven(&row, &first, grant(), MARGIN, &stamp(80, "redrive")).expect("moved");
+        assert_eq!(ledger.write(&redriven).await.unwrap(), Written::Done);
+        moved.push(redriven.after);
+    }
+    assert_eq!(of(&second).await, []);
+    let told = |row: &Delivery| RunRow { id: row.id.clone(), state: row.state, reason: row.reason, deliver_by: row.deliver_by };
+    moved.sort_by(|a, b| a.id.cmp(&b.id));
+    assert_eq!(of(&first).await, moved.iter().map(told).collect::<Vec<_>>());
+    let rest = ledger.of_run(&first, Some(&moved[2].id)).await.unwrap().rows;
+    assert_eq!(rest, moved[3..].iter().map(told).collect::<Vec<_>>(), "from behind an id on");
+    // It dies again, an operator returns one alone, and a later run takes another.
+    let dead = |row: &Delivery| transition::dead_without_attempt(row, Reason::PayloadMissing, &stamp(91, "d")).expect("dead");
+    for row in &mut moved[..2] {
+        let again = dead(row);
+        assert_eq!(ledger.write(&again).await.unwrap(), Written::Done);
+        *row = again.after;
+    }
+    let alone = transition::requeued(&moved[0], grant(), MARGIN, &stamp(92, "operator")).expect("returned");
+    let taken = transition::redriven(&moved[1], &second, grant(), MARGIN, &stamp(92, "redrive")).expect("moved");
+    for write in [&alone, &taken] {
+        assert_eq!(ledger.write(write).await.unwrap(), Written::Done);
+    }
+    assert_eq!(of(&second).await, [told(&taken.after)]);
+    let left = [&alone.after, &moved[2], &moved[3], &moved[4]];
+    assert_eq!(of(&first).await, left.map(told));
 }

@@ -3,12 +3,12 @@
 use punctual_core::attempt::Answer;
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::Mode;
-use punctual_core::id::MessageId;
+use punctual_core::id::{MessageId, RunId};
 use punctual_core::outcome::Class;
 use punctual_core::ports::{Created, Ledger, Written};
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
-use punctual_core::transition::{self, Transition};
+use punctual_core::transition::{self, Grant, Transition};
 
 use crate::rows::{MARGIN, at, attempt, called, cancel, claimer, full, hold, line, payload, retry, row, stamp, terms};
 use crate::worlds::World;
@@ -37,6 +37,14 @@ fn dispatching(n: u32) -> Delivery {
     transition::dispatch_claimed(&row(n), claimer("dispatch", 60), Mode::Live, &stamp(1, "dispatch")).expect("claimed").after
 }
 
+fn run(name: &str) -> RunId {
+    RunId::new(name).expect("a run id")
+}
+
+fn grant(slot: i64) -> Grant {
+    Grant { owner: "ann".into(), attempts: 3, slot: at(slot), deliver_by: Some(at(9_000)) }
+}
+
 fn message() -> MessageId {
     MessageId::new("message-1").expect("a message id")
 }
@@ -44,7 +52,7 @@ fn message() -> MessageId {
 /// Every kind of transition, one after the other: what is stored is what the core says.
 pub(crate) async fn a_life_reads_as_written(world: &impl World) {
     type Step = fn(&Delivery) -> Transition;
-    let steps: [(&str, Step); 21] = [
+    let steps: [(&str, Step); 23] = [
         ("asleep", |row| transition::asleep(row, MARGIN)),
         ("released", |row| transition::unheld(row, MARGIN, &stamp(0, "op")).unwrap()),
         ("claimed", |row| transition::dispatch_claimed(row, claimer("d1", 60), Mode::Live, &stamp(1, "d1")).unwrap()),
@@ -65,12 +73,9 @@ pub(crate) async fn a_life_reads_as_written(world: &impl World) {
         ("letter sent", |row| transition::dead_letter_sent(row, &stamp(75, "c4")).unwrap()),
         ("held", |row| transition::held(row, hold(), MARGIN, &stamp(76, "op")).unwrap()),
         ("unheld", |row| transition::unheld(row, MARGIN, &stamp(77, "op")).unwrap()),
-        ("granted", |row| {
-            let mut after = Delivery { granted: 2, version: row.version + 1, wake_at: Some(at(80)), ..row.clone() };
-            after.state = State::Scheduled;
-            after.history.push(line(78, State::Scheduled, "redrive"));
-            Transition { before: row.clone(), after }
-        }),
+        ("redriven", |row| transition::redriven(row, &run("run_a"), grant(80), MARGIN, &stamp(78, "redrive")).unwrap()),
+        ("dead again", |row| transition::dead_without_attempt(row, Reason::PayloadMissing, &stamp(79, "d5")).unwrap()),
+        ("requeued", |row| transition::requeued(row, grant(80), MARGIN, &stamp(79, "operator")).unwrap()),
         ("claimed a last time", |row| {
             transition::dispatch_claimed(row, claimer("d4", 200), Mode::Live, &stamp(80, "d4")).unwrap()
         }),
@@ -91,6 +96,20 @@ pub(crate) async fn a_life_reads_as_written(world: &impl World) {
         current = transition.after;
     }
     assert_eq!((current.state, current.attempts.len(), current.wake_at), (State::Delivered, 4, None));
+}
+
+/// Of two runs that move one row at the same time one has it, also if both say the same of themselves.
+pub(crate) async fn one_of_two_runs_moves_a_row(world: &impl World) {
+    let ledger = world.ledger();
+    let before = Delivery { hold: None, cancel: None, ..full(1) };
+    seed(ledger, &before).await;
+    let moved = |name| transition::redriven(&before, &run(name), grant(90), MARGIN, &stamp(78, "redrive")).expect("moved");
+    let (winner, loser) = (moved("run_a"), moved("run_b"));
+    let now = apply(ledger, &winner).await;
+    assert_eq!(now, winner.after);
+    assert_eq!(ledger.write(&loser).await.unwrap(), Written::Conflict(Box::new(now.clone())));
+    assert_eq!(apply(ledger, &winner).await, now, "the winner's answer may have been lost");
+    assert_eq!((now.granted, now.redrives.len(), now.run()), (before.granted + 3, 3, Some(&run("run_a"))));
 }
 
 pub(crate) async fn a_lost_guard_changes_nothing(world: &impl World) {
