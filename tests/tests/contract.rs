@@ -20,6 +20,8 @@ mod control;
 mod creation;
 #[path = "contract/damage.rs"]
 mod damage;
+#[path = "contract/letters.rs"]
+mod letters;
 #[path = "contract/reads.rs"]
 mod reads;
 #[path = "contract/rows.rs"]
@@ -28,6 +30,8 @@ mod rows;
 mod runs;
 #[path = "contract/servers.rs"]
 mod servers;
+#[path = "contract/slices.rs"]
+mod slices;
 #[path = "contract/wire.rs"]
 mod wire;
 #[path = "contract/worlds.rs"]

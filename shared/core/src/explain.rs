@@ -18,6 +18,8 @@ use crate::state::{Event, State, Verdict, verdict};
 use crate::time::Timestamp;
 use crate::transition::may_have_been_delivered;
 
+mod redrive;
+
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
@@ -53,6 +55,10 @@ pub struct Explanation {
     pub history: Vec<String>,
     /// The size of the stored body in bytes; none once erased.
     pub body_bytes: Option<usize>,
+    /// Its returns from the dead, oldest first.
+    pub redrives: Vec<String>,
+    /// What a redrive would consume, or why it would leave it, in one sentence; none unless it is dead or expired.
+    pub redrive: Option<String>,
     /// What an operator may do now.
     pub allowed: Vec<&'static str>,
     /// The row's version.
@@ -72,6 +78,7 @@ pub struct Whither<'a> {
 #[must_use]
 pub fn explain(row: &Delivery, payload: Option<&Payload>, whither: Whither<'_>, margin: Duration, now: Now) -> Explanation {
     let destination = whither.destination;
+    let back = redrive::of(row, payload.is_some(), destination, margin, now);
     let margin = destination.map_or(margin, |d| d.margin(margin));
     let last = last_safe_start(row.deliver_by, margin);
     Explanation {
@@ -91,7 +98,9 @@ pub fn explain(row: &Delivery, payload: Option<&Payload>, whither: Whither<'_>, 
         attempts: row.attempts.iter().map(ToString::to_string).collect(),
         history: row.history.iter().map(ToString::to_string).collect(),
         body_bytes: payload.map(|p| p.body.len()),
-        allowed: allowed(row, now),
+        redrives: row.redrives.iter().map(ToString::to_string).collect(),
+        redrive: back.as_ref().map(|back| back.text.clone()),
+        allowed: allowed(row, now).into_iter().chain(back.and_then(|back| back.action)).collect(),
         version: row.version,
     }
 }
@@ -261,6 +270,12 @@ pub fn text(e: &Explanation) -> String {
     }
     for (i, entry) in e.history.iter().enumerate() {
         line(if i == 0 { "history" } else { "" }, entry);
+    }
+    for (i, entry) in e.redrives.iter().enumerate() {
+        line(if i == 0 { "redriven" } else { "" }, entry);
+    }
+    if let Some(redrive) = &e.redrive {
+        line("redrive", redrive);
     }
     line("allowed now", &if e.allowed.is_empty() { "nothing".to_owned() } else { e.allowed.join(", ") });
     out

@@ -7,10 +7,11 @@ use punctual_adapters::dynamodb::row::row_bytes;
 use punctual_adapters::dynamodb::{DynamoLedger, Meter};
 use punctual_core::delivery::{Delivery, Payload};
 use punctual_core::destination::Mode;
-use punctual_core::id::{Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference};
+use punctual_core::id::{Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference, RunId};
 use punctual_core::outcome::{Called, Class};
 use punctual_core::ports::{Acquired, Created, Ledger as _, Written};
-use punctual_core::transition::{self, Stamp};
+use punctual_core::reason::Reason;
+use punctual_core::transition::{self, Grant, Stamp};
 
 use punctual_core::acquire::{Acquire, Claimer};
 use punctual_core::admission::{Admitted, held_until};
@@ -141,6 +142,51 @@ async fn a_first_try_delivery_stays_within_ten_write_units() {
 async fn a_hold_until_a_slot_costs_nothing() {
     let (plain, spread) = (first_try("capacity_now", false, 0).await, first_try("capacity_spread", false, 140).await);
     assert!((spread - plain).abs() < f64::EPSILON, "{spread} instead of {plain} write units");
+}
+
+/// What a write costs in all, and in the index of what a run moved.
+async fn cost(ledger: &DynamoLedger, meter: &Meter, write: &transition::Transition) -> (f64, f64) {
+    assert_eq!(ledger.write(write).await.unwrap(), Written::Done);
+    let usage = meter.take().into_values().fold((0.0, 0.0), |(all, run), usage| {
+        (all + usage.write_units, run + usage.index_units.get("run").copied().unwrap_or_default())
+    });
+    println!("{:<12}{:>6}{:>6}  {} bytes", write.after.state.to_string(), usage.0, usage.1, row_bytes(&write.after));
+    usage
+}
+
+/// A row that was redriven pays one unit in the index of its run whenever its state or its reason changes; any other row
+/// pays nothing there.
+#[tokio::test]
+async fn only_redriven_rows_pay_for_the_index_of_runs() {
+    let world = worlds::dynoxide("capacity_run").await;
+    let meter = Arc::new(Meter::default());
+    let ledger = DynamoLedger::new(world.client.clone(), &world.ledger_table).with_meter(meter.clone());
+    ledger.create(&row(1), &longest_payload()).await.unwrap();
+    let dead = transition::dead_without_attempt(&row(1), Reason::UnknownDestination, &stamp(1, "d")).expect("dead");
+    let sent = transition::dead_letter_sent(&dead.after, &stamp(2, "d")).expect("sent");
+    meter.take();
+    for write in [&dead, &sent] {
+        let (_, run) = cost(&ledger, &meter, write).await;
+        assert!(run.abs() < f64::EPSILON, "{} pays {run}", write.after.state);
+    }
+    let grant = Grant { owner: "ann".into(), attempts: 3, slot: at(10), deliver_by: None };
+    let run = RunId::new("run_20261201-090000-7f3a").expect("a run id");
+    let redriven = transition::redriven(&sent.after, &run, grant, MARGIN, &stamp(3, "r")).expect("redriven");
+    let claimed = transition::dispatch_claimed(&redriven.after, claimer("d", 60), Mode::Live, &stamp(4, "d")).expect("claimed");
+    let message = MessageId::new("m".repeat(36)).expect("a message id");
+    let queued = transition::queued(&claimed.after, message, &stamp(5, "d")).expect("queued");
+    let delivering = transition::deliver_claimed(&queued.after, claimer("c", 60), &stamp(10, "c")).expect("claimed");
+    let done = transition::finished(&delivering.after, &called(10, 200), Class::Delivered, &terms(), 0.5, &stamp(11, "c"));
+    let done = done.expect("finished");
+    let mut total = 0.0;
+    for write in [&redriven, &claimed, &queued, &delivering, &done] {
+        let (all, run) = cost(&ledger, &meter, write).await;
+        assert!((run - 1.0).abs() < f64::EPSILON, "{} pays {run}", write.after.state);
+        total += all;
+    }
+    // Without the index: the row five times, wake on and off and its lease once, attention off.
+    println!("redriven and delivered: {total} write units");
+    assert!(total <= 14.0, "{total} write units");
 }
 
 /// Not within the budget: its creation is a transaction of three items, which costs twice.

@@ -28,12 +28,18 @@ async fn serve(router: Router) -> String {
 
 /// Answers with these texts in turn, the last one for ever, and keeps the requests.
 #[derive(Clone)]
-struct Script {
+pub(crate) struct Script {
     answers: Arc<Vec<(u16, Value)>>,
     requests: Arc<Mutex<Vec<Value>>>,
 }
 
 async fn scripted(answers: Vec<(u16, Value)>) -> (DynamoLedger, Script) {
+    let (endpoint, script) = scripted_http(answers).await;
+    (DynamoLedger::new(client(&endpoint), "table"), script)
+}
+
+/// The address of a service that answers so.
+pub(crate) async fn scripted_http(answers: Vec<(u16, Value)>) -> (String, Script) {
     let script = Script { answers: Arc::new(answers), requests: Arc::default() };
     let answer = |State(script): State<Script>, body: Bytes| async move {
         let mut requests = script.requests.lock().expect("no test failed");
@@ -41,8 +47,7 @@ async fn scripted(answers: Vec<(u16, Value)>) -> (DynamoLedger, Script) {
         requests.push(serde_json::from_slice(&body).expect("JSON"));
         (StatusCode::from_u16(status).expect("a status"), answer.to_string()).into_response()
     };
-    let endpoint = serve(Router::new().fallback(answer).with_state(script.clone())).await;
-    (DynamoLedger::new(client(&endpoint), "table"), script)
+    (serve(Router::new().fallback(answer).with_state(script.clone())).await, script)
 }
 
 impl Script {

@@ -77,6 +77,15 @@ pub enum ForRow {
     Skip(SkipReason),
 }
 
+/// What a row is offered on its return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// Further attempts.
+    pub attempts: u32,
+    /// A new deadline, if its own cannot be kept.
+    pub deliver_by: Option<Timestamp>,
+}
+
 /// Decides on a row as it was read: the rules that fresh work obeys, again. `has_payload` is whether what it sends is still
 /// there; `margin` is the stage's safety margin.
 #[must_use]
@@ -88,12 +97,26 @@ pub fn for_row(
     now: Now,
     margin: Duration,
 ) -> ForRow {
+    if row.state.needs_operator() && row.redrives.iter().any(|redrive| redrive.run.as_ref() == Some(&run.id)) {
+        return ForRow::Skip(SkipReason::AlreadyMoved);
+    }
+    let offer = Offer { attempts: run.order.attempts, deliver_by: run.order.deliver_by };
+    for_offer(row, offer, destination, has_payload, now, margin)
+}
+
+/// Decides on a row as [`for_row`] does, whichever run moves it.
+#[must_use]
+pub fn for_offer(
+    row: &Delivery,
+    offer: Offer,
+    destination: Option<&Destination>,
+    has_payload: bool,
+    now: Now,
+    margin: Duration,
+) -> ForRow {
     use ForRow::Skip;
     if !row.state.needs_operator() {
         return Skip(SkipReason::Changed);
-    }
-    if row.redrives.iter().any(|redrive| redrive.run.as_ref() == Some(&run.id)) {
-        return Skip(SkipReason::AlreadyMoved);
     }
     if row.hold.is_some() {
         return Skip(SkipReason::Held);
@@ -108,14 +131,14 @@ pub fn for_row(
     let margin = destination.margin(margin);
     let not_before = row.next_attempt_at.max(row.deliver_after);
     let fits = |deliver_by: &Timestamp| not_before.max(now.hi) <= last_safe_start(*deliver_by, margin);
-    let deliver_by = if fits(&row.deliver_by) { None } else { run.order.deliver_by.filter(fits) };
+    let deliver_by = if fits(&row.deliver_by) { None } else { offer.deliver_by.filter(fits) };
     if deliver_by.is_none() && !fits(&row.deliver_by) {
         return Skip(SkipReason::DeadlineUnreachable);
     }
     let made = u32::try_from(row.attempts.len()).unwrap_or(u32::MAX);
     let over = made.saturating_sub(destination.spec.retry.attempts.saturating_add(row.granted));
     ForRow::Move(Move {
-        grant: run.order.attempts.saturating_add(over),
+        grant: offer.attempts.saturating_add(over),
         deliver_by,
         not_before,
         start_by: last_safe_start(deliver_by.unwrap_or(row.deliver_by), margin),

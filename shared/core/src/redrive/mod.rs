@@ -12,7 +12,7 @@ pub mod run;
 pub mod selection;
 pub mod totals;
 
-pub use decide::{DeleteWhy, ForLetter, ForRow, LeaveWhy, Move, SkipReason, for_letter, for_row};
+pub use decide::{DeleteWhy, ForLetter, ForRow, LeaveWhy, Move, Offer, SkipReason, for_letter, for_offer, for_row};
 pub use entry::Redrive;
 pub use judge::{FreshWait, Signs, Stop, StopCode, Verdict, judge};
 pub use run::{Counters, Lease, Order, Phase, Run, RunRefusal, Stopped};
