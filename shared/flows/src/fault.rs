@@ -32,9 +32,21 @@ pub enum Point {
     BeforeLetter,
     /// The dead letter is sent; the row is not marked.
     AfterLetter,
+    /// A slice of a redrive run came; the next one is not planned.
+    SliceBegun,
+    /// The next slice is planned; nothing else is done.
+    SliceScheduled,
+    /// A run has written a row back to the ledger; it is not released.
+    RowMoved,
+    /// A moved row is released; its dead letter is not deleted.
+    RowSent,
+    /// The dead letter of a death that is over is about to be deleted.
+    BeforeLetterDelete,
+    /// A slice has let go of its run.
+    SliceEnded,
 }
 
-/// The name of the file that orders a kill at this point of this delivery.
+/// The name of the file that orders a kill at this point of this delivery; a redrive run's own points have its name.
 #[must_use]
 pub fn order(point: Point, id: &DeliveryId) -> String {
     format!("{point:?}.{id}")

@@ -1,0 +1,194 @@
+//! I read what an operator, or a slice's schedule, sends: strict, and a change never without who and why.
+
+use punctual_core::destination::FieldError;
+use punctual_core::id::RunId;
+use punctual_core::redrive::run::{ATTEMPTS, CANARY_SECONDS};
+use punctual_core::redrive::{Order, Selection};
+use punctual_core::time::Timestamp;
+use punctual_flows::input::{action, strict};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Every action.
+pub const ACTIONS: [&str; 8] = ["plan", "start", "status", "abort", "resume", "freeze", "unfreeze", "slice"];
+
+/// The `plan` action.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanInput {
+    /// Always `plan`.
+    pub action: String,
+    /// Which rows.
+    pub selection: Selection,
+    /// Calls per second for each destination; each destination's own redrive cap unless given.
+    #[serde(default)]
+    pub rate_per_second: Option<u32>,
+    /// Attempts granted to each row; 1 to 20.
+    #[serde(default = "attempts")]
+    pub attempts: u32,
+    /// A new deadline for rows whose own cannot be kept.
+    #[serde(default)]
+    pub deliver_by: Option<Timestamp>,
+}
+
+/// The `start` action: the fields of an [`Order`].
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StartInput {
+    #[serde(rename = "action")]
+    _action: String,
+    owner: String,
+    why: String,
+    evidence: String,
+    selection: Selection,
+    max_count: u32,
+    rate_per_second: u32,
+    canary_size: u32,
+    abort_threshold_percent: u32,
+    #[serde(default = "canary_seconds")]
+    canary_seconds: u32,
+    #[serde(default = "attempts")]
+    attempts: u32,
+    #[serde(default)]
+    deliver_by: Option<Timestamp>,
+}
+
+fn canary_seconds() -> u32 {
+    CANARY_SECONDS
+}
+
+fn attempts() -> u32 {
+    ATTEMPTS
+}
+
+/// The `status` action.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatusInput {
+    /// Always `status`.
+    pub action: String,
+    /// Which run; all of them, briefly, unless given.
+    #[serde(default)]
+    pub run_id: Option<RunId>,
+}
+
+/// The `abort` and `resume` actions.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnRun {
+    /// `abort` or `resume`.
+    pub action: String,
+    /// Which run.
+    pub run_id: RunId,
+    /// Who; 1 to 64 characters.
+    pub by: String,
+    /// Why; 1 to 256 characters.
+    pub why: String,
+}
+
+/// The `freeze` and `unfreeze` actions.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnAll {
+    /// `freeze` or `unfreeze`.
+    pub action: String,
+    /// Who; 1 to 64 characters.
+    pub by: String,
+    /// Why; 1 to 256 characters.
+    pub why: String,
+}
+
+/// The `slice` action: what a one-time schedule sends. From the console it makes up for a schedule that never came.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SliceInput {
+    /// Always `slice`.
+    pub action: String,
+    /// Which run.
+    pub run_id: RunId,
+    /// Which of its slices, from 1.
+    pub slice: u32,
+}
+
+/// What is asked for.
+#[derive(Debug)]
+pub enum Action {
+    /// Say what a run would do.
+    Plan(Box<PlanInput>),
+    /// Start a run.
+    Start(Box<Order>),
+    /// Say how a run, or every run, stands.
+    Status(StatusInput),
+    /// End a run.
+    Abort(OnRun),
+    /// Let a stopped run go on.
+    Resume(OnRun),
+    /// Freeze all redriving.
+    Freeze(OnAll),
+    /// Let it go on.
+    Unfreeze(OnAll),
+    /// Take a run one slice further.
+    Slice(SliceInput),
+}
+
+/// Reads an event.
+///
+/// # Errors
+/// Every [`FieldError`] that can be told from the input alone, except for what an [`Order`] says of itself.
+pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
+    let one = |e| vec![e];
+    match action(event, &ACTIONS).map_err(one)? {
+        "plan" => {
+            let input: PlanInput = strict(event, "").map_err(one)?;
+            let mut problems = input.selection.problems("selection");
+            problems.extend(bounds("rate_per_second", input.rate_per_second.unwrap_or(1), 1_000));
+            problems.extend(bounds("attempts", input.attempts, 20));
+            if problems.is_empty() { Ok(Action::Plan(Box::new(input))) } else { Err(problems) }
+        }
+        "start" => Ok(Action::Start(Box::new(order(strict(event, "").map_err(one)?)))),
+        "status" => Ok(Action::Status(strict(event, "").map_err(one)?)),
+        name @ ("abort" | "resume") => {
+            let input: OnRun = strict(event, "").map_err(one)?;
+            who_and_why(&input.by, &input.why)?;
+            Ok(if name == "abort" { Action::Abort(input) } else { Action::Resume(input) })
+        }
+        name @ ("freeze" | "unfreeze") => {
+            let input: OnAll = strict(event, "").map_err(one)?;
+            who_and_why(&input.by, &input.why)?;
+            Ok(if name == "freeze" { Action::Freeze(input) } else { Action::Unfreeze(input) })
+        }
+        _ => Ok(Action::Slice(strict(event, "").map_err(one)?)),
+    }
+}
+
+fn order(input: StartInput) -> Order {
+    let StartInput { _action, owner, why, evidence, selection, max_count, rate_per_second, canary_size, .. } = input;
+    let StartInput { abort_threshold_percent, canary_seconds, attempts, deliver_by, .. } = input;
+    Order {
+        owner,
+        why,
+        evidence,
+        selection,
+        max_count,
+        rate_per_second,
+        canary_size,
+        abort_threshold_percent,
+        canary_seconds,
+        attempts,
+        deliver_by,
+    }
+}
+
+fn bounds(field: &str, value: u32, max: u32) -> Option<FieldError> {
+    (!(1..=max).contains(&value)).then(|| FieldError::new("out_of_bounds", field, format!("1 to {max}; got {value}")))
+}
+
+fn who_and_why(by: &str, why: &str) -> Result<(), Vec<FieldError>> {
+    let mut errors = Vec::new();
+    for (field, value, max) in [("by", by, 64), ("why", why, 256)] {
+        if value.trim().is_empty() || value.chars().count() > max {
+            errors.push(FieldError::new("out_of_bounds", field, format!("1 to {max} characters")));
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
