@@ -12,35 +12,46 @@ use serde_json::value::RawValue;
 /// Every action.
 pub const ACTIONS: [&str; 8] = ["plan", "start", "status", "abort", "resume", "freeze", "unfreeze", "slice"];
 
+/// Where the selection stands in the input.
+const SELECTION: &str = "selection";
+
 /// The `plan` action.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanInput {
-    /// Always `plan`.
-    pub action: String,
     /// Which rows.
     pub selection: Selection,
     /// Calls per second for each destination; each destination's own redrive cap unless given.
-    #[serde(default)]
     pub rate_per_second: Option<u32>,
     /// Attempts granted to each row; 1 to 20.
-    #[serde(default = "attempts")]
     pub attempts: u32,
     /// A new deadline for rows whose own cannot be kept.
-    #[serde(default)]
     pub deliver_by: Option<Timestamp>,
 }
 
-/// The `start` action: the fields of an [`Order`].
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StartInput {
+struct RawPlan {
+    #[serde(rename = "action")]
+    _action: String,
+    selection: Box<RawValue>,
+    #[serde(default)]
+    rate_per_second: Option<u32>,
+    #[serde(default = "attempts")]
+    attempts: u32,
+    #[serde(default)]
+    deliver_by: Option<Timestamp>,
+}
+
+/// The `start` action.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawOrder {
     #[serde(rename = "action")]
     _action: String,
     owner: String,
     why: String,
     evidence: String,
-    selection: Selection,
+    selection: Box<RawValue>,
     max_count: u32,
     rate_per_second: u32,
     canary_size: u32,
@@ -138,14 +149,8 @@ pub enum Action {
 pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
     let one = |e| vec![e];
     match action(event, &ACTIONS).map_err(one)? {
-        "plan" => {
-            let input: PlanInput = strict(event, "").map_err(one)?;
-            let mut problems = input.selection.problems("selection");
-            problems.extend(bounds("rate_per_second", input.rate_per_second.unwrap_or(1), 1_000));
-            problems.extend(bounds("attempts", input.attempts, 20));
-            if problems.is_empty() { Ok(Action::Plan(Box::new(input))) } else { Err(problems) }
-        }
-        "start" => Ok(Action::Start(Box::new(order(strict(event, "").map_err(one)?)))),
+        "plan" => plan(strict(event, "").map_err(one)?).map(|input| Action::Plan(Box::new(input))),
+        "start" => order(strict(event, "").map_err(one)?).map(|order| Action::Start(Box::new(order))).map_err(one),
         "status" => Ok(Action::Status(strict(event, "").map_err(one)?)),
         name @ ("abort" | "resume") => {
             let input: OnRun = strict(event, "").map_err(one)?;
@@ -161,22 +166,30 @@ pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
     }
 }
 
-fn order(input: StartInput) -> Order {
-    let StartInput { _action, owner, why, evidence, selection, max_count, rate_per_second, canary_size, .. } = input;
-    let StartInput { abort_threshold_percent, canary_seconds, attempts, deliver_by, .. } = input;
-    Order {
-        owner,
-        why,
-        evidence,
+fn plan(input: RawPlan) -> Result<PlanInput, Vec<FieldError>> {
+    let RawPlan { _action, selection, rate_per_second, attempts, deliver_by } = input;
+    let selection: Selection = strict(&selection, SELECTION).map_err(|e| vec![e])?;
+    let mut problems = selection.problems(SELECTION);
+    problems.extend(bounds("rate_per_second", rate_per_second.unwrap_or(1), 1_000));
+    problems.extend(bounds("attempts", attempts, 20));
+    if problems.is_empty() { Ok(PlanInput { selection, rate_per_second, attempts, deliver_by }) } else { Err(problems) }
+}
+
+fn order(input: RawOrder) -> Result<Order, FieldError> {
+    let selection = strict(&input.selection, SELECTION)?;
+    Ok(Order {
+        owner: input.owner,
+        why: input.why,
+        evidence: input.evidence,
         selection,
-        max_count,
-        rate_per_second,
-        canary_size,
-        abort_threshold_percent,
-        canary_seconds,
-        attempts,
-        deliver_by,
-    }
+        max_count: input.max_count,
+        rate_per_second: input.rate_per_second,
+        canary_size: input.canary_size,
+        abort_threshold_percent: input.abort_threshold_percent,
+        canary_seconds: input.canary_seconds,
+        attempts: input.attempts,
+        deliver_by: input.deliver_by,
+    })
 }
 
 fn bounds(field: &str, value: u32, max: u32) -> Option<FieldError> {

@@ -57,6 +57,9 @@ pub struct SliceReport {
     /// It did not sweep, because this run does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<RunId>,
+    /// It did not sweep, because letters may be hidden until this instant that a slice received which is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_until: Option<Timestamp>,
     /// The run stopped in it, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
@@ -79,6 +82,7 @@ impl SliceReport {
             receives: 0,
             deleted: 0,
             waits_for: None,
+            waits_until: None,
             stopped: None,
             failed: None,
         }
@@ -99,6 +103,8 @@ impl SliceReport {
         if self.receives > 0 {
             lines.push(format!("{} dead letters received, {} deleted.", self.receives, self.deleted));
         }
+        lines.extend(self.waits_for.iter().map(|run| format!("It waits until run {run} has swept the dead letters.")));
+        lines.extend(self.waits_until.iter().map(|at| format!("It waits until {at}: a slice that is gone has hidden letters.")));
         lines.extend(self.stopped.iter().map(|why| format!("The run stopped: {why}")));
         lines.extend(self.failed.iter().map(|what| format!("It failed: {what}. The next slice goes on.")));
         lines

@@ -1,17 +1,18 @@
 //! I sweep the dead-letter queue: one pass that deletes the letters of deaths that are over and leaves all others as they are.
 //!
 //! A letter that is left is hidden while the pass goes on, so that it is received once, and shown again at its end. What
-//! memory has no room for, and what a pass leaves behind that runs out of time, shows itself when its time is up; the next
-//! slice goes on with the others.
+//! memory has no room for shows itself when its time is up. A pass that runs out of time goes on in the next slice. After one
+//! that died, letters may be hidden that nobody has decided on: another one begins when their time is up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use punctual_core::clock::Now;
 use punctual_core::dead_letter::told;
 use punctual_core::delivery::Delivery;
 use punctual_core::id::{DeliveryId, RunId};
 use punctual_core::ports::{Control, Ledger, Letter, Letters, PortError, Queue, Slices, Time};
-use punctual_core::redrive::{DeleteWhy, ForLetter, LeaveWhy, Phase, Run, for_letter};
+use punctual_core::redrive::{DeleteWhy, ForLetter, LeaveWhy, Pass, Phase, Run, for_letter};
 use punctual_flows::fault::{self, Point};
 use punctual_flows::{FlowError, chain};
 
@@ -19,8 +20,8 @@ use crate::Redrive;
 use crate::held::Held;
 use crate::slice::SliceReport;
 
-/// How long a letter is hidden that is left: longer than a slice, so that no pass sees it twice.
-const HIDE_SECONDS: u32 = 900;
+/// How long a letter is hidden that is left: longer than a pass, so that it sees none twice.
+const HIDE: Duration = Duration::from_secs(900);
 /// The most letters of one receive.
 const MOST_RECEIVED: u32 = 10;
 /// How many receives are under way at once.
@@ -76,9 +77,27 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
     /// # Errors
     /// [`FlowError`] if a table or the queue cannot be had: a later slice begins another pass.
     pub(crate) async fn sweep(&self, held: &mut Held<'_, C>, report: &mut SliceReport) -> Result<(), FlowError> {
-        if held.run.counters.moved > 0 {
-            if let Some(other) = self.sweeping(&held.run).await? {
+        let now = self.time.now()?;
+        let mut swept = held.run.counters.moved == 0;
+        if !swept {
+            if let Some(until) = held.run.pass.and_then(|pass| pass.undecided_until).filter(|until| !now.reached(*until)) {
+                report.waits_until = Some(until);
+                return Ok(());
+            }
+            if let Some(other) = self.sweeping(&held.run, now).await? {
                 report.waits_for = Some(other);
+                return Ok(());
+            }
+            // Between two slices a pass has nothing undecided; any other is over, and this is another one.
+            let goes_on = held.run.pass.filter(|pass| pass.undecided_until.is_none());
+            let begun_at = goes_on.map_or(now.lo, |pass| pass.begun_at);
+            let begin = |run: &mut Run| {
+                if goes_on.is_none() {
+                    run.counters.left.clear();
+                }
+                run.pass = Some(Pass { begun_at, undecided_until: Some(now.hi.plus(HIDE)) });
+            };
+            if !held.save(now, begin).await? {
                 return Ok(());
             }
             let mut remembered = Vec::new();
@@ -86,23 +105,34 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
             if !matches!(end, Ok(End::OutOfTime)) {
                 self.show_again(held, &remembered).await?;
             }
-            if end? != End::Whole {
-                return Ok(());
+            let end = end?;
+            let now = self.time.now()?;
+            // Letters that it has left show themselves again: it would go on for ever.
+            let endless = end == End::OutOfTime && now.reached(begun_at.plus(HIDE));
+            if endless {
+                let receives = held.run.counters.scan_receives;
+                tracing::error!(run_id = %held.run.id, receives, "the dead-letter queue is too long for a pass; letters are left");
+            }
+            swept = end == End::Whole || endless;
+            if !swept {
+                let goes_on = (end == End::OutOfTime).then_some(Pass { begun_at, undecided_until: None });
+                held.save(now, |run| run.pass = goes_on).await?;
             }
         }
-        held.save(self.time.now()?, |run| {
-            run.swept = true;
-            if run.phase == Phase::Sweeping {
-                run.phase = Phase::Done;
-            }
-        })
-        .await?;
+        if swept {
+            let done = |run: &mut Run| {
+                (run.swept, run.pass) = (true, None);
+                if run.phase == Phase::Sweeping {
+                    run.phase = Phase::Done;
+                }
+            };
+            held.save(self.time.now()?, done).await?;
+        }
         Ok(())
     }
 
     /// An earlier run whose slice sweeps now: two passes would hide letters from each other.
-    async fn sweeping(&self, run: &Run) -> Result<Option<RunId>, FlowError> {
-        let now = self.time.now()?;
+    async fn sweeping(&self, run: &Run, now: Now) -> Result<Option<RunId>, FlowError> {
         let sweeps = |other: &Run| {
             let phase = matches!(other.phase, Phase::Sweeping | Phase::Stopped | Phase::Aborted);
             let live = other.lease.as_ref().is_some_and(|lease| !now.reached(lease.until));
@@ -144,12 +174,17 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
 
     /// Writes what was counted into the run. False: another slice has the run now.
     async fn note(&self, held: &mut Held<'_, C>, counted: &mut Counted) -> Result<bool, FlowError> {
-        let these = std::mem::take(counted);
-        Ok(held.save(self.time.now()?, |run| these.add_to(run)).await?)
+        let (these, now) = (std::mem::take(counted), self.time.now()?);
+        let note = |run: &mut Run| {
+            these.add_to(run);
+            run.pass.iter_mut().for_each(|pass| pass.undecided_until = Some(now.hi.plus(HIDE)));
+        };
+        Ok(held.save(now, note).await?)
     }
 
     async fn receive(&self) -> Result<Vec<Letter>, PortError> {
-        let receives = (0..RECEIVES_AT_ONCE).map(|_| self.letters.receive(MOST_RECEIVED, HIDE_SECONDS));
+        let hide_seconds = u32::try_from(HIDE.as_secs()).unwrap_or(u32::MAX);
+        let receives = (0..RECEIVES_AT_ONCE).map(|_| self.letters.receive(MOST_RECEIVED, hide_seconds));
         let mut letters = Vec::new();
         for received in futures::future::join_all(receives).await {
             letters.extend(received?);

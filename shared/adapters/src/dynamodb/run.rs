@@ -5,7 +5,7 @@ use punctual_core::destination::Change;
 use punctual_core::id::RunId;
 use punctual_core::ports::PortError;
 use punctual_core::redrive::run::Base;
-use punctual_core::redrive::{Counters, Lease, Order, Phase, Run, Stopped};
+use punctual_core::redrive::{Counters, Lease, Order, Pass, Phase, Run, Stopped};
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,8 @@ struct Progress {
     #[serde(default)]
     swept: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pass: Option<Pass>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stopped: Option<Stopped>,
@@ -49,6 +51,7 @@ pub(super) fn encode(run: &Run) -> Result<Item, serde_json::Error> {
         base: run.base,
         counters: run.counters,
         swept: run.swept,
+        pass: run.pass,
         last_error: run.last_error,
         stopped: run.stopped,
         resumed: run.resumed,
@@ -77,6 +80,7 @@ pub(super) fn decode(item: &Item) -> Result<Run, PortError> {
         base: progress.base,
         counters: progress.counters,
         swept: progress.swept,
+        pass: progress.pass,
         last_error: progress.last_error,
         stopped: progress.stopped,
         resumed: progress.resumed,

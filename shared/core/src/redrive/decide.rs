@@ -151,9 +151,9 @@ pub fn for_offer(
 pub enum DeleteWhy {
     /// It tells of an earlier death than the row's last.
     Older,
-    /// Its row is delivered, cancelled or shadowed.
+    /// Its row is delivered, cancelled or shadowed, and no redrive brought it there.
     Suppressed,
-    /// Its row came back from that death, and is alive.
+    /// Its row came back from that death, and is alive or at a good end.
     Moved,
 }
 
@@ -213,6 +213,9 @@ pub fn for_letter(death: Option<u32>, row: Option<&Delivery>) -> ForLetter {
     let Some(row) = row else { return Leave(LeaveWhy::Unknown) };
     match death {
         Some(death) if death < row.death => Delete(DeleteWhy::Older),
+        Some(death) if row.redrives.iter().any(|redrive| redrive.death == death) && !row.state.needs_operator() => {
+            Delete(DeleteWhy::Moved)
+        }
         _ if row.state.is_terminal() => Delete(DeleteWhy::Suppressed),
         None => Leave(LeaveWhy::BrokerMoved),
         Some(death) if death > row.death => Leave(LeaveWhy::Unknown),

@@ -15,7 +15,7 @@ pub mod totals;
 pub use decide::{DeleteWhy, ForLetter, ForRow, LeaveWhy, Move, Offer, SkipReason, for_letter, for_offer, for_row};
 pub use entry::Redrive;
 pub use judge::{FreshWait, Signs, Stop, StopCode, Verdict, judge};
-pub use run::{Counters, Lease, Order, Phase, Run, RunRefusal, Stopped};
+pub use run::{Counters, Lease, Order, Pass, Phase, Run, RunRefusal, Stopped};
 pub use selection::Selection;
 pub use totals::Totals;
 

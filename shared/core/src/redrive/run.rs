@@ -182,6 +182,17 @@ pub struct Counters {
     pub scan_receives: u64,
 }
 
+/// A pass over the dead-letter queue, through one or more slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pass {
+    /// When it began.
+    pub begun_at: Timestamp,
+    /// Letters may be hidden until this instant that nobody has decided on: whoever received them has not said so yet, and
+    /// may be gone. None between two slices of a pass that goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undecided_until: Option<Timestamp>,
+}
+
 /// What was so when the run was resumed: failures from before count no more.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Base {
@@ -222,6 +233,8 @@ pub struct Run {
     pub counters: Counters,
     /// Whether the dead letters of all that it moved are swept: a stopped or aborted run has slices until they are.
     pub swept: bool,
+    /// The pass over the dead-letter queue that is under way, or whose slice is gone.
+    pub pass: Option<Pass>,
     /// The last slice's failure, if it had one; without ids or payloads.
     pub last_error: Option<String>,
     /// Why it stopped or was aborted.
@@ -258,6 +271,7 @@ impl Run {
             base: Base::default(),
             counters: Counters::default(),
             swept: false,
+            pass: None,
             last_error: None,
             stopped: None,
             resumed: None,
