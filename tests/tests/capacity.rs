@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use punctual_adapters::memory::{MemoryControl, MemoryLedger};
+use punctual_adapters::memory::{MemoryControl, MemoryDeadLetters, MemoryLedger};
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::delivery::{Delivery, NewDelivery};
 use punctual_core::destination::{Change, Destination, Pause};
@@ -87,7 +87,8 @@ impl World {
         let mut event = json!({"action": "capacity"});
         event.as_object_mut().unwrap().extend(question.as_object().unwrap().clone());
         let time = Standing(AtomicU64::new(seconds));
-        let inspect = Inspect { ledger: &self.ledger, control: &self.control, time: &time, margin: Duration::from_secs(10) };
+        let (ledger, control, letters) = (&self.ledger, &self.control, &MemoryDeadLetters::default());
+        let inspect = Inspect { ledger, control, letters, time: &time, margin: Duration::from_secs(10) };
         inspect.handle(&RawValue::from_string(event.to_string()).unwrap()).await.unwrap()
     }
 

@@ -97,6 +97,12 @@ fn refusal(function: &str, event: &RawValue) -> Option<FieldError> {
         "inspect" if event.get().contains("\"capacity\"") => {
             punctual_inspect::capacity::read(event).err().map(|errors| errors.into_iter().next().expect("an error"))
         }
+        "inspect" if event.get().contains("\"dead_letters\"") => punctual_inspect::letters::read(event).err(),
+        "redrive" => match punctual_redrive::input::read(event) {
+            Ok(punctual_redrive::input::Action::Start(order)) => order.problems(now().hi).into_iter().next(),
+            Ok(_) => None,
+            Err(errors) => errors.into_iter().next(),
+        },
         "inspect" => punctual_flows::input::action(event, &["explain"])
             .and_then(|_| strict::<ExplainInput>(event, ""))
             .and_then(|input| {
@@ -201,6 +207,17 @@ fn events_name_what_other_events_make() {
             }
         }
     }
+    let mut actions = BTreeSet::new();
+    for event in of_function("redrive") {
+        actions.insert(event.value()["action"].as_str().expect("a text").to_owned());
+        let selection = match punctual_redrive::input::read(&event.raw).expect("an input") {
+            punctual_redrive::input::Action::Plan(input) => input.selection,
+            punctual_redrive::input::Action::Start(order) => order.selection,
+            _ => continue,
+        };
+        assert!(selection.destination_ids.iter().flatten().all(|id| destinations.contains_key(id)), "{}", event.name);
+    }
+    assert_eq!(actions, punctual_redrive::input::ACTIONS.map(str::to_owned).into(), "every action has an event");
     let capacity = punctual_inspect::capacity::read(&events()["inspect.capacity"].raw).expect("an input");
     assert!(destinations.contains_key(&capacity.destination_id.expect("one")));
     let explain = |name: &str| strict::<ExplainInput>(&events()[name].raw, "").expect("an input");
@@ -295,7 +312,7 @@ fn object<'v>(value: &'v mut Value, path: &str) -> &'v mut Map<String, Value> {
 #[test]
 fn an_unknown_field_is_refused_with_its_path() {
     let mut tried = 0;
-    for function in ["dispatch", "schedule", "operate", "inspect"] {
+    for function in ["dispatch", "schedule", "operate", "inspect", "redrive"] {
         for event in of_function(function) {
             let mut paths = Vec::new();
             objects(&event.value(), "", &mut paths);

@@ -9,7 +9,7 @@ use punctual_core::delivery::Lane;
 use punctual_core::destination::{Destination, FieldError};
 use punctual_core::id::DestinationId;
 use punctual_core::limiter::REDRIVE_PERCENT;
-use punctual_core::ports::{Control, Cursor, Ledger, PortError, Time, WakeQuery};
+use punctual_core::ports::{Control, Cursor, Ledger, Letters, PortError, Time, WakeQuery};
 use punctual_core::time::Timestamp;
 use punctual_flows::FlowError;
 use punctual_flows::input::strict;
@@ -145,7 +145,7 @@ struct Reading {
     complete: bool,
 }
 
-impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
+impl<L: Ledger, C: Control, D: Letters, T: Time> Inspect<'_, L, C, D, T> {
     pub(crate) async fn capacity(&self, event: &RawValue) -> Result<Response, FlowError> {
         let input = match read(event) {
             Ok(input) => input,

@@ -1,7 +1,8 @@
-//! I am inspect: I answer questions from the ledger, and I change nothing.
+//! I am inspect: I answer questions from the ledger, and I change nothing but the receive counts of dead letters that I show.
 
 pub mod capacity;
 mod capacity_text;
+pub mod letters;
 pub mod shadow;
 
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use punctual_core::destination::FieldError;
 use punctual_core::explain::{Explanation, Whither, explain, text};
 use punctual_core::id::{DeliveryId, IdentityParts, Reference};
-use punctual_core::ports::{Control, Ledger, Time};
+use punctual_core::ports::{Control, Ledger, Letters, Time};
 use punctual_core::shadow::Verdict;
 use punctual_flows::FlowError;
 use punctual_flows::input::{action, strict};
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::capacity::CapacityReport;
+use crate::letters::LettersView;
 
 /// The `explain` action: exactly one of the three.
 #[derive(Debug, Deserialize)]
@@ -69,6 +71,9 @@ pub struct Response {
     /// What falls due against what can be called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityReport>,
+    /// What lies in the dead-letter queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_letters: Option<LettersView>,
     /// What is wrong with the question.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
@@ -84,32 +89,35 @@ impl Response {
     }
 
     fn answered(text: Vec<String>) -> Self {
-        Self { ok: true, text, deliveries: Vec::new(), report: None, capacity: None, errors: Vec::new() }
+        Self { ok: true, text, deliveries: Vec::new(), report: None, capacity: None, dead_letters: None, errors: Vec::new() }
     }
 }
 
 /// Inspect with its ports.
 #[derive(Debug)]
-pub struct Inspect<'a, L, C, T> {
+pub struct Inspect<'a, L, C, D, T> {
     /// The ledger.
     pub ledger: &'a L,
     /// The control table.
     pub control: &'a C,
-    /// The database's time.
+    /// The dead-letter queue, read.
+    pub letters: &'a D,
+    /// The database's time and this invocation's end.
     pub time: &'a T,
     /// The stage's safety margin.
     pub margin: Duration,
 }
 
-impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
+impl<L: Ledger, C: Control, D: Letters, T: Time> Inspect<'_, L, C, D, T> {
     /// Answers an event. A bad question is an answer, not an error.
     ///
     /// # Errors
     /// [`FlowError`] if the ledger or the database's time cannot be had.
     pub async fn handle(&self, event: &RawValue) -> Result<Response, FlowError> {
-        match action(event, &["explain", "shadow_report", "capacity"]) {
+        match action(event, &["explain", "shadow_report", "capacity", "dead_letters"]) {
             Ok("shadow_report") => self.shadow_report(event).await,
             Ok("capacity") => self.capacity(event).await,
+            Ok("dead_letters") => self.dead_letters(event).await,
             Ok(_) => match strict::<ExplainInput>(event, "") {
                 Ok(input) => self.explain(input).await,
                 Err(error) => Ok(Response::refused(error)),

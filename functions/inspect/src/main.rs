@@ -21,6 +21,7 @@ async fn answer(config: &InspectConfig, aws: &Aws, event: LambdaEvent<Box<RawVal
     let inspect = Inspect {
         ledger: &aws.ledger(&config.stage.ledger_table),
         control: &aws.control(&config.stage.control_table),
+        letters: &aws.letters(&config.dead_letter_queue_url),
         time: &aws.time(&config.stage.control_table, event.context.deadline),
         margin: config.margin,
     };

@@ -9,7 +9,7 @@ use jiff::civil::Date;
 use punctual_core::calendar::{Calendar, CalendarInput};
 use punctual_core::destination::{Destination, FieldError};
 use punctual_core::id::{DeliveryId, DestinationId};
-use punctual_core::ports::{Control, Ledger, ShadowQuery, Time, WakeQuery};
+use punctual_core::ports::{Control, Ledger, Letters, ShadowQuery, Time, WakeQuery};
 use punctual_core::shadow::{Period, Report, Verdict};
 use punctual_core::time::Timestamp;
 use punctual_flows::FlowError;
@@ -68,7 +68,7 @@ pub fn read(event: &RawValue) -> Result<(ShadowReportInput, Period, Calendar), V
     Ok((input, period, calendar))
 }
 
-impl<L: Ledger, C: Control, T: Time> Inspect<'_, L, C, T> {
+impl<L: Ledger, C: Control, D: Letters, T: Time> Inspect<'_, L, C, D, T> {
     pub(crate) async fn shadow_report(&self, event: &RawValue) -> Result<Response, FlowError> {
         let (input, period, calendar) = match read(event) {
             Ok(read) => read,

@@ -23,7 +23,7 @@ use crate::book::{Believed, Pace};
 use crate::candidates::{Candidates, Margins};
 use crate::held::Held;
 use crate::signs::Around;
-use crate::slice::SliceReport;
+use crate::slice::{FRESH, SliceReport};
 
 /// The most rows between two writes of the run. No more than one second's calls either: so many at most wait for dispatch
 /// after a crash.
@@ -38,6 +38,8 @@ pub(crate) enum Passed {
     NoRoom,
     /// As many are moved as this phase, or the whole run, may move.
     Enough,
+    /// A destination was changed, or is not reached any more: the run is to be judged again.
+    Changed,
     /// The slice has no more time, or the run was changed, frozen or taken in between.
     Stopped,
 }
@@ -48,6 +50,8 @@ pub(crate) struct Passing<'p> {
     pub(crate) around: &'p Around,
     pub(crate) believed: &'p mut Believed,
     pub(crate) report: &'p mut SliceReport,
+    /// So long the destinations count as known.
+    pub(crate) fresh_until: Timestamp,
     /// Nothing is begun later than this.
     pub(crate) ends_at: Timestamp,
 }
@@ -100,6 +104,12 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
                 }
                 if held.run.phase != run.phase || !self.may_go_on(held, p).await? {
                     return Ok(Passed::Stopped);
+                }
+                if self.time.now()?.hi >= p.fresh_until {
+                    if !self.around(&run).await?.is_like(p.around) {
+                        return Ok(Passed::Changed);
+                    }
+                    p.fresh_until = self.time.now()?.hi.plus(FRESH);
                 }
                 let most = at_once.min(usize::try_from(room).unwrap_or(usize::MAX));
                 let some: Vec<(Delivery, Move)> = line.by_ref().take(most).collect();

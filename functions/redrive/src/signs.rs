@@ -33,6 +33,16 @@ pub(crate) struct Around {
     pub(crate) reach: BTreeMap<DestinationId, Reach>,
 }
 
+impl Around {
+    /// Whether nothing has changed that a run goes by.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let open = |around: &Self| -> Vec<DestinationId> {
+            around.reach.iter().filter(|(_, reach)| reach.open.is_some()).map(|(id, _)| id.clone()).collect()
+        };
+        self.destinations == other.destinations && open(self) == open(other)
+    }
+}
+
 impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_, L, C, Q, D, S, T> {
     /// The run's destinations.
     pub(crate) async fn around(&self, run: &Run) -> Result<Around, PortError> {

@@ -26,6 +26,9 @@ const RESERVE: Duration = Duration::from_secs(20);
 const WORKING_PERCENT: u32 = 80;
 /// Where rows wait for room, the next look comes no sooner than this.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
+/// So long a slice moves by what it knows of the destinations, and then looks at them again: who is paused, and who is
+/// shadowed. A claim follows its look by this and a call or two.
+pub const FRESH: Duration = Duration::from_secs(20);
 /// Somebody else's writes may get in between so often when the run is taken.
 const MOST_TRIES: usize = 4;
 
@@ -236,10 +239,12 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
                 }
                 Verdict::Go => {}
             }
-            let mut passing = Passing { around: &around, believed: &mut believed, report, ends_at };
+            let fresh_until = now.hi.plus(FRESH);
+            let mut passing = Passing { around: &around, believed: &mut believed, report, fresh_until, ends_at };
             match self.pass(held, &mut passing).await? {
                 Passed::Exhausted | Passed::Enough => return self.end_phase(held).await,
                 Passed::Stopped => return Ok(()),
+                Passed::Changed => {}
                 Passed::NoRoom => {
                     let soonest = around.destinations.values().map(|one| {
                         let id = &one.spec.id;

@@ -29,12 +29,11 @@ pub const SAFETY_MARGIN: Seconds = Seconds { variable: "SAFETY_MARGIN_SECONDS", 
 pub const DISPATCH_LEASE: Seconds = Seconds { variable: "DISPATCH_LEASE_SECONDS", min: 10, max: 300 };
 /// When a message that nobody took counts as overdue.
 pub const HANDOFF_THRESHOLD: Seconds = Seconds { variable: "HANDOFF_THRESHOLD_SECONDS", min: 10, max: 3_600 };
-
 /// From one slice of a redrive run to the next.
 pub const SLICE: Seconds = Seconds { variable: "SLICE_SECONDS", min: 10, max: 300 };
 
-/// Every variable that holds seconds and that the template sets.
-pub const SECONDS: [Seconds; 5] = [TICK, HORIZON, SAFETY_MARGIN, DISPATCH_LEASE, HANDOFF_THRESHOLD];
+/// Every variable that holds seconds.
+pub const SECONDS: [Seconds; 6] = [TICK, HORIZON, SAFETY_MARGIN, DISPATCH_LEASE, HANDOFF_THRESHOLD, SLICE];
 
 /// What is wrong with the environment: one line for each variable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -179,6 +178,8 @@ pub struct ScheduleConfig {
 pub struct InspectConfig {
     /// Which stage.
     pub stage: Stage,
+    /// The queue of dead letters.
+    pub dead_letter_queue_url: String,
     /// The stage's safety margin before a deadline: within [`SAFETY_MARGIN`].
     pub margin: Duration,
 }
@@ -274,7 +275,11 @@ from_lookup!(DispatchConfig, |r| Self {
 });
 from_lookup!(DeliverConfig, |r| Self { stage: stage(r), queues: queues(r), rules: rules(r), margin: margin(r) });
 from_lookup!(ScheduleConfig, |r| Self { stage: stage(r), queue_url: r.text("QUEUE_URL"), release: release(r) });
-from_lookup!(InspectConfig, |r| Self { stage: stage(r), margin: margin(r) });
+from_lookup!(InspectConfig, |r| Self {
+    stage: stage(r),
+    dead_letter_queue_url: r.text("DEAD_LETTER_QUEUE_URL"),
+    margin: margin(r)
+});
 from_lookup!(RedriveConfig, |r| Self {
     stage: stage(r),
     queues: queues(r),
@@ -339,7 +344,7 @@ mod tests {
 
     #[test]
     fn the_bounds_of_seconds_are_inclusive() {
-        for Seconds { variable, min, max } in SECONDS.into_iter().chain([SLICE]) {
+        for Seconds { variable, min, max } in SECONDS {
             for (seconds, fits) in [(min - 1, false), (min, true), (max, true), (max + 1, false)] {
                 let given = |name: &str| match name {
                     _ if name == variable => Some(seconds.to_string()),

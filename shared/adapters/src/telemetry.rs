@@ -73,7 +73,7 @@ pub const DIMENSIONS: [&str; 2] = ["Stage", "Function"];
 pub struct TelemetryError(String);
 
 /// The crates whose lines follow the wished level: the libraries, by their common prefix, and the functions' binaries.
-const OURS: [&str; 6] = ["punctual", "dispatch", "deliver", "schedule", "inspect", "operate"];
+const OURS: [&str; 7] = ["punctual", "dispatch", "deliver", "schedule", "inspect", "operate", "redrive"];
 
 /// Other crates are never heard below `WARN`, whatever is wished for: there the runtime shows the whole event, and the
 /// SDK what it sends and receives.

@@ -37,7 +37,7 @@ pub const REGION: &str = "us-east-1";
 pub const STACK_NAME: &str = "punctual";
 
 /// Functions of the template, by the name of their binary.
-pub const FUNCTIONS: [&str; 5] = ["dispatch", "deliver", "schedule", "inspect", "operate"];
+pub const FUNCTIONS: [&str; 6] = ["dispatch", "deliver", "schedule", "inspect", "operate", "redrive"];
 
 /// Longest time that a deployment may take.
 const DEPLOY_BOUND: Duration = Duration::from_secs(60);

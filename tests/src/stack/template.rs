@@ -22,6 +22,22 @@ const CONCURRENCY: &str = "MaximumConcurrency: !Ref DeliverMaximumConcurrency";
 const PUBLISH: &str = "- Sid: Publish\n                Effect: Allow\n                Action: [sqs:SendMessage]\n";
 const ALSO: &str = "[sqs:SendMessage, sqs:SendMessageBatch]";
 
+/// The same for batches of the dead-letter queue: what the template permits, and what the emulator asks for as well.
+const LETTERS: [(&str, &str); 2] = [
+    (
+        "[sqs:ChangeMessageVisibility, sqs:DeleteMessage, sqs:ReceiveMessage]",
+        "[sqs:ChangeMessageVisibility, sqs:ChangeMessageVisibilityBatch, sqs:DeleteMessage, sqs:DeleteMessageBatch, sqs:ReceiveMessage]",
+    ),
+    (
+        "[sqs:ChangeMessageVisibility, sqs:ReceiveMessage]",
+        "[sqs:ChangeMessageVisibility, sqs:ChangeMessageVisibilityBatch, sqs:ReceiveMessage]",
+    ),
+];
+
+/// The end of the resource with which a slice is planned. The emulator takes every schedule for one of the default group.
+const IN_GROUP: &str = ":schedule/punctual-${Stage}/punctual-${Stage}-run_*";
+const IN_DEFAULT: &str = ":schedule/default/punctual-${Stage}-run_*";
+
 /// Resources that the emulator cannot have, with the reason.
 pub const NOT_EMULATED: [(&str, &str); 2] = [
     ("ExpiredAlarm", "alarms on metric math are refused"),
@@ -53,13 +69,15 @@ pub fn object_key(function: &str) -> String {
     format!("{function}.zip")
 }
 
-/// The template as the emulator gets it. Four things differ from the file, everything else is the same text:
+/// The template as the emulator gets it. Five things differ from the file, everything else is the same text:
 ///
 /// 1. each `CodeUri` names the uploaded package, exactly as `sam package` would write it;
 /// 2. the event source's maximum concurrency is a number instead of a reference to one: the emulator would keep the
 ///    text "10", and its poller fails on it;
-/// 3. a function that may send to the queue may also do what the emulator, and nobody else, calls `sqs:SendMessageBatch`;
-/// 4. the resources in [`NOT_EMULATED`] are left out.
+/// 3. a function that may send to the queue, or delete and show again dead letters, may also do what the emulator, and nobody
+///    else, calls `sqs:SendMessageBatch` and the like;
+/// 4. the schedules that redrive may create are of the default group where permissions are checked, and nowhere else;
+/// 5. the resources in [`NOT_EMULATED`] are left out.
 ///
 /// # Errors
 ///
@@ -79,6 +97,16 @@ pub fn localise(template: &str, parameters: &BTreeMap<String, String>) -> Result
         bail!("the template has no statement that publishes to the queue");
     }
     local = local.replace(PUBLISH, &PUBLISH.replace("[sqs:SendMessage]", ALSO));
+    for (given, also) in LETTERS {
+        if !local.contains(given) {
+            bail!("the template has no statement with {given:?}");
+        }
+        local = local.replace(given, also);
+    }
+    if !local.contains(IN_GROUP) {
+        bail!("the template has no statement with which a slice is planned");
+    }
+    local = local.replace(IN_GROUP, IN_DEFAULT);
     for (resource, _) in NOT_EMULATED {
         local = without_resource(&local, resource)?;
     }

@@ -17,6 +17,7 @@ fn outputs_name_everything_a_client_needs() {
         "ScheduleFunctionName",
         "InspectFunctionName",
         "OperateFunctionName",
+        "RedriveFunctionName",
         "LedgerTableName",
         "ControlTableName",
         "DeliveryQueueUrl",
@@ -46,10 +47,16 @@ fn the_local_template_differs_from_the_file_in_the_listed_places_only() {
     let added: Vec<&str> = local.lines().filter(|line| !left.contains(line)).map(str::trim).collect();
     let mut expected: Vec<String> = vec![
         "ScalingConfig: {MaximumConcurrency: 10}".to_owned(),
-        // For dispatch and for schedule.
+        // For dispatch, for schedule and for redrive.
+        "Action: [sqs:SendMessage, sqs:SendMessageBatch]".to_owned(),
         "Action: [sqs:SendMessage, sqs:SendMessageBatch]".to_owned(),
         "Action: [sqs:SendMessage, sqs:SendMessageBatch]".to_owned(),
     ];
+    let hidden = "sqs:ChangeMessageVisibility, sqs:ChangeMessageVisibilityBatch";
+    expected.push(format!("Action: [{hidden}, sqs:DeleteMessage, sqs:DeleteMessageBatch, sqs:ReceiveMessage]"));
+    expected.push(format!("Action: [{hidden}, sqs:ReceiveMessage]"));
+    let schedules = "arn:${AWS::Partition}:scheduler:${AWS::Region}:${AWS::AccountId}:schedule";
+    expected.push(format!("Resource: !Sub {schedules}/default/punctual-${{Stage}}-run_*"));
     expected.extend(FUNCTIONS.map(|name| format!("CodeUri: s3://{}/{name}.zip", template::BUCKET)));
     assert_eq!(sorted(added), sorted(expected.iter().map(String::as_str)));
     let names = |text: &str| -> BTreeSet<String> {

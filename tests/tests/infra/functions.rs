@@ -117,6 +117,8 @@ fn a_promotion_waits_out_every_run_that_claims() {
     let document = document();
     let longest = ["dispatch", "schedule"].map(|name| functions(&document)[name]["Timeout"].as_u64().unwrap()).into_iter().max();
     let waits = punctual_operate::destination::CLAIMS_END.as_secs();
+    // A slice of a redrive looks at the destination again, however long it lasts.
+    assert!(punctual_redrive::slice::FRESH.as_secs() * 2 < waits);
     assert!(
         longest.is_some_and(|longest| longest + 2 <= waits),
         "{longest:?} s and the bound on clocks; a promotion waits {waits} s"

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use punctual_tests::stack::FUNCTIONS;
 use serde_json::{Value, json};
 
-use crate::reading::{CALLS, SECRETS, document, list, log_streams, reference, resource, resources_of, strings, written};
+use crate::reading::{CALLS, RUNS, SECRETS, document, list, log_streams, reference, resource, resources_of, strings, written};
 
 #[test]
 fn roles_permit_the_calls_that_are_made_and_nothing_else() {
@@ -32,7 +32,7 @@ fn roles_permit_the_calls_that_are_made_and_nothing_else() {
 }
 
 #[test]
-fn no_action_and_no_resource_is_a_wildcard_but_the_two_named_ones() {
+fn no_action_and_no_resource_is_a_wildcard_but_the_three_named_ones() {
     let document = document();
     let mut exceptions = BTreeSet::new();
     let mut seen = 0;
@@ -48,7 +48,7 @@ fn no_action_and_no_resource_is_a_wildcard_but_the_two_named_ones() {
             }
         }
     }
-    let named = FUNCTIONS.into_iter().map(log_streams).chain([SECRETS.to_owned()]).collect();
+    let named = FUNCTIONS.into_iter().map(log_streams).chain([SECRETS.to_owned(), RUNS.to_owned()]).collect();
     assert_eq!(exceptions, named);
     assert!(seen > exceptions.len());
     for (name, role) in resources_of(&document, "AWS::IAM::Role") {
@@ -62,12 +62,33 @@ fn a_role_is_assumed_by_the_service_that_needs_it() {
     for (name, role) in resources_of(&document, "AWS::IAM::Role") {
         let trust = list(&role["Properties"]["AssumeRolePolicyDocument"]["Statement"]);
         assert_eq!(trust.len(), 1, "{name}");
-        let service = if name == "TickRole" { "scheduler.amazonaws.com" } else { "lambda.amazonaws.com" };
+        let of_schedules = ["TickRole", "SliceRole"].contains(&name.as_str());
+        let service = if of_schedules { "scheduler.amazonaws.com" } else { "lambda.amazonaws.com" };
         assert_eq!(trust[0]["Principal"], json!({ "Service": service }), "{name}");
         assert_eq!(trust[0]["Action"], "sts:AssumeRole", "{name}");
     }
-    let condition = &resource(&document, "TickRole")["Properties"]["AssumeRolePolicyDocument"]["Statement"][0]["Condition"];
-    assert_eq!(condition["StringEquals"]["aws:SourceAccount"], reference("AWS::AccountId"));
+    for role in ["TickRole", "SliceRole"] {
+        let condition = &resource(&document, role)["Properties"]["AssumeRolePolicyDocument"]["Statement"][0]["Condition"];
+        assert_eq!(condition["StringEquals"]["aws:SourceAccount"], reference("AWS::AccountId"), "{role}");
+        let group = condition["StringEquals"]["aws:SourceArn"]["Fn::Sub"].as_str().unwrap();
+        assert!(group.ends_with(":schedule-group/punctual-${Stage}"), "{role}: {group}");
+    }
+}
+
+/// Whoever may hand a role over could hand it to a service of his choice.
+#[test]
+fn a_role_is_handed_over_to_the_scheduler_alone() {
+    let document = document();
+    let mut conditions = 0;
+    for (role, statement) in statements(&document) {
+        if statement.get("Condition").is_some() || strings(&statement["Action"]).iter().any(|action| action == "iam:PassRole") {
+            conditions += 1;
+            assert_eq!(strings(&statement["Action"]), ["iam:PassRole"], "{role}");
+            let expected = json!({"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}});
+            assert_eq!(statement["Condition"], expected, "{role}");
+        }
+    }
+    assert_eq!(conditions, 1);
 }
 
 /// All statements of all roles, with the role's name.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use serde_norway::Value as Yaml;
 
 /// The environment of each function: exactly what it needs, and nothing else. Every function has [`SHARED`] too.
-pub(crate) const ENVIRONMENT: [(&str, &[&str]); 5] = [
+pub(crate) const ENVIRONMENT: [(&str, &[&str]); 6] = [
     (
         "dispatch",
         &[
@@ -27,8 +27,22 @@ pub(crate) const ENVIRONMENT: [(&str, &[&str]); 5] = [
         &["ALLOW_LOCAL_ENDPOINTS", "DEAD_LETTER_QUEUE_URL", "PRODUCTION", "QUEUE_URL", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"],
     ),
     ("schedule", &["DISPATCH_LEASE_SECONDS", "HORIZON_SECONDS", "QUEUE_URL", "SAFETY_MARGIN_SECONDS", "TICK_SECONDS"]),
-    ("inspect", &["SAFETY_MARGIN_SECONDS"]),
+    ("inspect", &["DEAD_LETTER_QUEUE_URL", "SAFETY_MARGIN_SECONDS"]),
     ("operate", &["ALLOW_LOCAL_ENDPOINTS", "PRODUCTION", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"]),
+    (
+        "redrive",
+        &[
+            "DEAD_LETTER_QUEUE_URL",
+            "DISPATCH_LEASE_SECONDS",
+            "HORIZON_SECONDS",
+            "QUEUE_URL",
+            "SAFETY_MARGIN_SECONDS",
+            "SCHEDULE_GROUP",
+            "SLICE_ROLE_ARN",
+            "SLICE_SECONDS",
+            "TICK_SECONDS",
+        ],
+    ),
 ];
 
 /// The environment that all functions have.
@@ -59,16 +73,45 @@ pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
     ("Inspect", "${LedgerTable.Arn}/index/reference", &["dynamodb:Query"]),
     ("Inspect", "${LedgerTable.Arn}/index/wake", &["dynamodb:Query"]),
     ("Inspect", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:Query"]),
+    ("Inspect", "DeadLetterQueue.Arn", &["sqs:ChangeMessageVisibility", "sqs:ReceiveMessage"]),
     ("Operate", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:UpdateItem"]),
     ("Operate", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:PutItem"]),
+    ("Redrive", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"]),
+    ("Redrive", "${LedgerTable.Arn}/index/attention", &["dynamodb:Query"]),
+    ("Redrive", "${LedgerTable.Arn}/index/run", &["dynamodb:Query"]),
+    ("Redrive", "${LedgerTable.Arn}/index/wake", &["dynamodb:Query"]),
+    (
+        "Redrive",
+        "ControlTable.Arn",
+        &[
+            "dynamodb:BatchGetItem",
+            "dynamodb:DeleteItem",
+            "dynamodb:GetItem",
+            "dynamodb:PutItem",
+            "dynamodb:Query",
+            "dynamodb:UpdateItem",
+        ],
+    ),
+    ("Redrive", "DeliveryQueue.Arn", &["sqs:SendMessage"]),
+    ("Redrive", "DeadLetterQueue.Arn", &["sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:ReceiveMessage"]),
+    ("Redrive", RUNS, &["scheduler:CreateSchedule"]),
+    ("Redrive", "SliceRole.Arn", &["iam:PassRole"]),
+    ("Slice", REDRIVE, &["lambda:InvokeFunction"]),
     ("Tick", "DispatchFunction.Arn", &["lambda:InvokeFunction"]),
 ];
 
-/// The first of two resources with a `*`: the secrets below the stage's own path.
+/// The schedules of the stage's own group that a redrive run's slices have.
+pub(crate) const RUNS: &str =
+    "arn:${AWS::Partition}:scheduler:${AWS::Region}:${AWS::AccountId}:schedule/punctual-${Stage}/punctual-${Stage}-run_*";
+
+/// The redrive function, by name.
+const REDRIVE: &str = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:punctual-${Stage}-redrive";
+
+/// The first of three resources with a `*`, [`RUNS`] being the third: the secrets below the stage's own path.
 pub(crate) const SECRETS: &str =
     "arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:punctual/${Stage}/*";
 
-/// The second of two resources with a `*`: the streams of the function's own log group.
+/// The second of them: the streams of the function's own log group.
 pub(crate) fn log_streams(function: &str) -> String {
     format!(
         "arn:${{AWS::Partition}}:logs:${{AWS::Region}}:${{AWS::AccountId}}:log-group:/aws/lambda/punctual-${{Stage}}-{function}:*"

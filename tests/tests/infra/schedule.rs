@@ -49,7 +49,7 @@ fn every_permitted_interval_has_a_valid_rate_and_period() {
 #[test]
 fn the_horizon_is_two_and_a_half_ticks_and_fits_the_queues_longest_delay() {
     let document = document();
-    for function in ["dispatch", "schedule"] {
+    for function in ["dispatch", "schedule", "redrive"] {
         let variables = &functions(&document)[function]["Environment"]["Variables"];
         let ticks = of_the_tick(&document, &variables["TICK_SECONDS"]).unwrap();
         let horizons = of_the_tick(&document, &variables["HORIZON_SECONDS"]).unwrap();
@@ -78,4 +78,13 @@ fn dispatch_is_not_retried_when_it_fails() {
     let config = &functions["dispatch"]["EventInvokeConfig"];
     assert_eq!(config["MaximumRetryAttempts"], 0);
     assert_eq!(config["MaximumEventAgeInSeconds"], 60);
+}
+
+#[test]
+fn a_slice_that_dies_comes_again_and_fits_the_schedules_names() {
+    let document = document();
+    let redrive = &functions(&document)["redrive"];
+    assert_eq!(redrive["EventInvokeConfig"]["MaximumRetryAttempts"], 2);
+    assert_eq!(redrive["Environment"]["Variables"]["SCHEDULE_GROUP"], reference("ScheduleGroup"));
+    assert_eq!(redrive["Environment"]["Variables"]["SLICE_ROLE_ARN"], attribute("SliceRole", "Arn"));
 }
