@@ -33,6 +33,8 @@ mod messages;
 mod permissions;
 #[path = "flows/races.rs"]
 mod races;
+#[path = "flows/redrive.rs"]
+mod redrive;
 #[path = "flows/rejections.rs"]
 mod rejections;
 #[path = "flows/shadow.rs"]

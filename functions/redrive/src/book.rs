@@ -1,7 +1,7 @@
 //! I book slots of what redriven calls may take of a destination's rate: one number, shared by all runs.
 //!
-//! Slots are one whole interval apart; the burst that the rate would allow is left as room for what differs between a slot
-//! and its call.
+//! A run's rate is a ceiling: slots are laid out at nine tenths of it, whole intervals apart and without a burst. What differs
+//! between a slot and its call (a cold start, a connection) has that much room before a window holds more than the rate.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,9 +31,14 @@ pub(crate) struct Pace {
     pub(crate) ahead: Duration,
 }
 
-/// The run's own rate or the destination's redrive cap, whichever is less.
-pub(crate) fn limit(destination: &Destination, rate_per_second: u32) -> Limit {
-    Limit { per_second: rate_per_second.min(cap(destination)).max(1), burst: 0 }
+/// The calls a second that are booked of a rate: nine tenths, where that is a whole number less.
+pub(crate) fn booked(rate_per_second: u32) -> u32 {
+    (rate_per_second - rate_per_second / 10).max(1)
+}
+
+/// What is booked of the run's own rate or of the destination's redrive cap, whichever is less.
+fn limit(destination: &Destination, rate_per_second: u32) -> Limit {
+    Limit { per_second: booked(rate_per_second.min(cap(destination))), burst: 0 }
 }
 
 impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_, L, C, Q, D, S, T> {

@@ -16,6 +16,7 @@ use punctual_flows::FlowError;
 use punctual_flows::release::CONCURRENCY;
 use serde::Serialize;
 
+use crate::book::booked;
 use crate::candidates::{Candidates, Margins};
 use crate::input::PlanInput;
 use crate::text::{counts, seconds};
@@ -85,7 +86,7 @@ pub struct Load {
     pub would_move: u32,
     /// The most calls a second that a redrive may make here; none if it is not registered.
     pub cap_per_second: Option<u32>,
-    /// The calls a second that the plan reckons with.
+    /// The most calls a second; slots are laid out at nine tenths of it.
     pub rate_per_second: u32,
     /// How long its rows take at that rate, in seconds.
     pub seconds: u64,
@@ -142,7 +143,7 @@ impl Plan {
             if let Some(load) = self.destinations.last_mut() {
                 load.matched = load.matched.saturating_add(group.matched);
                 load.would_move = load.would_move.saturating_add(group.would_move);
-                load.seconds = u64::from(load.would_move).div_ceil(u64::from(load.rate_per_second.max(1)));
+                load.seconds = u64::from(load.would_move).div_ceil(u64::from(booked(load.rate_per_second)));
             }
         }
         self.seconds = self.destinations.iter().map(|load| load.seconds).max().unwrap_or(0);
@@ -172,8 +173,8 @@ impl Plan {
             let rates = self.destinations.iter().filter(|load| load.would_move > 0);
             let rates: Vec<String> =
                 rates.map(|load| format!("{} a second for {}", load.rate_per_second, load.destination_id)).collect();
-            let calls = self.calls_at_most;
-            lines.push(format!("At {}: about {}; at most {calls} calls.", rates.join(", "), seconds(self.seconds)));
+            let (time, calls) = (seconds(self.seconds), self.calls_at_most);
+            lines.push(format!("About {time}, with no more than {}; at most {calls} calls.", rates.join(", ")));
         }
         if let Some(nearest) = self.nearest_deadline {
             let new = self.with_new_deadline;

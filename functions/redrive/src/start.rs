@@ -45,7 +45,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
             text.push(Self::by_hand(&run.id, run.slice));
         }
         let canary = run.order.canary_size.min(plan.would_move);
-        text.push(format!("First {canary} rows as a canary, then the others, at {} a second.", run.order.rate_per_second));
+        text.push(format!("First {canary} rows as a canary, then the others, at most {} a second.", run.order.rate_per_second));
         if plan.would_move > run.order.max_count {
             text.push(format!("It ends after {} of the {} rows that it could move.", run.order.max_count, plan.would_move));
         }

@@ -102,7 +102,7 @@ pub(crate) fn lines(run: &Run, totals: &Totals, now: Timestamp, interval: Durati
     let (order, counters) = (&run.order, &run.counters);
     let moved = counters.moved.max(totals.rows);
     let mut lines = vec![format!(
-        "Run {} is {}: {moved} of at most {} rows moved, at {} a second. {}: {}",
+        "Run {} is {}: {moved} of at most {} rows moved, at most {} a second. {}: {}",
         run.id, run.phase, order.max_count, order.rate_per_second, order.owner, order.why
     )];
     if moved > 0 {

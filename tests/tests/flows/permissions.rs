@@ -8,13 +8,14 @@ use std::fs;
 use std::time::Duration;
 
 use punctual_adapters::clock::machine_time;
+use punctual_core::id::DeliveryId;
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
 use punctual_tests::receiver::ReceiverOptions;
 use punctual_tests::stack::{StackOptions, template};
 use serde_json::{Value, json};
 
-use crate::world::{World, due_now, number, reminder};
+use crate::world::{BOUND, World, due_now, number, reminder, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_whole_flow_needs_no_permission_that_the_template_does_not_give() {
@@ -37,6 +38,40 @@ async fn a_call_that_the_template_does_not_permit_is_refused() {
     assert!(refused.contains("by_reference was refused"), "{refused}");
     assert_eq!(world.settled(&ids).await[0].state, State::Delivered);
     world.stop().await;
+}
+
+/// Returns an expired delivery with a new deadline: slices are sent by hand, as well as by their schedules.
+async fn redrive(world: &World, id: &DeliveryId) {
+    let console = world.console();
+    let selection = json!({"delivery_ids": [id]});
+    let ask = async |event: Value| console.do_it("redrive", &event).await.unwrap();
+    let new = machine_time().plus(Duration::from_secs(3_600));
+    let plan = ask(json!({"action": "plan", "selection": selection, "deliver_by": new})).await;
+    assert_eq!(number(&plan["plan"]["with_new_deadline"]), 1, "{plan}");
+    let run = ask(json!({
+        "action": "start", "owner": "ann", "why": "it was paused too long", "evidence": "INC-7", "selection": selection,
+        "max_count": 1, "rate_per_second": 1, "canary_size": 1, "abort_threshold_percent": 1, "deliver_by": new,
+    }))
+    .await["run"]["run"]["id"]
+        .clone();
+    ask(json!({"action": "freeze", "by": "ann", "why": "test"})).await;
+    let idle = ask(json!({"action": "slice", "run_id": run, "slice": 1})).await;
+    assert!(idle["slice"]["idle"].as_str().unwrap().contains("frozen"), "{idle}");
+    ask(json!({"action": "unfreeze", "by": "ann", "why": "test"})).await;
+    let moved = ask(json!({"action": "slice", "run_id": run, "slice": 1})).await;
+    assert_eq!((number(&moved["slice"]["moved"]), number(&moved["slice"]["released"]["published"])), (1, 1), "{moved}");
+    let row = world.settled(std::slice::from_ref(id)).await.remove(0);
+    assert_eq!((row.state, row.deliver_by), (State::Delivered, new));
+    // The schedule's own slice may come in between: then it did this.
+    let swept = ask(json!({"action": "slice", "run_id": run, "slice": 2})).await;
+    assert!(swept["slice"]["failed"].is_null(), "{swept}");
+    let told = until("the end of the run", BOUND, async || {
+        let told = ask(json!({"action": "status", "run_id": run})).await;
+        if told["run"]["run"]["phase"] == "done" { Ok(told) } else { Err(told["text"].to_string()) }
+    })
+    .await;
+    assert_eq!(told["run"]["run"]["counters"]["deleted"], json!({"moved": 1}), "{told}");
+    assert_eq!(console.send("redrive", &json!({"action": "status"})).await.unwrap()["runs"][0]["run_id"], run);
 }
 
 /// A stack of this template that refuses what its roles do not permit.
@@ -105,7 +140,12 @@ async fn whole_flow(template: String) {
     let third = console.dispatch().await.unwrap();
     assert_eq!((number(&third["claimed"]), number(&third["failed"])), (1, 0), "{third}");
     assert_eq!(world.settled(&waiting).await[0].state, State::Delivered);
-    assert_eq!(world.dead_letters().await.len(), 2);
+
+    // Inspect: the dead letters. Redrive: plan, freeze, start, slices, the sweep of the letters, status.
+    let seen = console.do_it("inspect", &json!({"action": "dead_letters"})).await.unwrap();
+    assert_eq!(number(&seen["dead_letters"]["seen"]), 2, "{seen}");
+    redrive(&world, &doomed[0]).await;
+    assert_eq!(world.dead_letters().await.len(), 1);
 
     // Inspect: by id, by reference, by identity.
     console.explain(ids[0].as_str()).await.unwrap();

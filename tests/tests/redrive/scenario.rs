@@ -65,10 +65,14 @@ fn a_plan_is_right_to_the_row_and_changes_nothing() {
     );
     let loads: Vec<_> = plan.destinations.iter().map(|l| (l.destination_id.as_str(), l.would_move, l.cap_per_second)).collect();
     assert_eq!(loads, [("crm", 400, Some(10)), ("erp", 300, Some(10))]);
-    assert_eq!((plan.seconds, plan.calls_at_most, plan.deadline_reachable, plan.without_letter), (40, 2_100, 700, 0));
+    assert_eq!((plan.seconds, plan.calls_at_most, plan.deadline_reachable, plan.without_letter), (45, 2_100, 700, 0));
     assert_eq!(plan.entries_read, 1_000);
     assert_eq!(answer.text[0], "700 dead or expired rows match; a run would move 700.");
-    assert!(answer.text.contains(&"At 10 a second for crm, 10 a second for erp: about 40 s; at most 2100 calls.".to_owned()));
+    assert!(
+        answer
+            .text
+            .contains(&"About 45 s, with no more than 10 a second for crm, 10 a second for erp; at most 2100 calls.".to_owned())
+    );
 
     let slower = stage.ask(json!({"action": "plan", "selection": rejected_of("crm"), "rate_per_second": 2}));
     assert_eq!(slower.plan.map(|plan| (plan.would_move, plan.seconds)), Some((300, 150)));
@@ -114,9 +118,9 @@ fn a_start_moves_the_selection_alone_canary_first_at_the_rate() {
     let ratio = f64::from(u32::try_from(fullest).unwrap()) / 11.0;
     println!("redrive_peak_window_ratio {ratio:.2} of 1.00 (fullest second {fullest}, rate 10 and burst 1)");
     assert!(ratio <= 1.0, "{fullest}");
-    // At the rate: 280 rows at ten a second, and not much longer than that.
+    // At nine tenths of the rate, all through.
     let took = began[299].since(began[20]);
-    assert!((Duration::from_secs(27)..Duration::from_secs(40)).contains(&took), "{took:?}");
+    assert!((Duration::from_secs(30)..Duration::from_secs(36)).contains(&took), "{took:?}");
 
     // The dead letters of all others, and no other, with everything that they said.
     let gone: BTreeSet<String> = calls.iter().map(|call| call.key.clone()).collect();
