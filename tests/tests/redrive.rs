@@ -14,6 +14,8 @@ mod crash;
 mod fuse;
 #[path = "redrive/input.rs"]
 mod input;
+#[path = "redrive/inspect.rs"]
+mod inspect;
 #[path = "redrive/letters.rs"]
 mod letters;
 #[path = "redrive/overlap.rs"]

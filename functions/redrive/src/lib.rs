@@ -75,7 +75,7 @@ impl Response {
     }
 
     fn refused(errors: Vec<FieldError>) -> Self {
-        let text = errors.iter().map(|e| format!("Nothing was done: {} must be {}.", e.field, e.message)).collect();
+        let text = errors.iter().map(|e| format!("Nothing was done. {}: {}.", e.field, e.message)).collect();
         Self { ok: false, errors, ..Self::answered(text) }
     }
 

@@ -72,10 +72,15 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
 
 /// Everything that the plan says against a start.
 fn objections(plan: &Plan, order: &Order) -> Vec<FieldError> {
-    if plan.matched == 0 && plan.complete {
+    let unknown = plan.would_move == 0 || order.selection.destination_ids.is_none();
+    if !plan.complete && unknown {
+        let message = "given: not all of the dead and expired could be read in time";
+        return vec![FieldError::new("too_much", "selection.destination_ids", message)];
+    }
+    if plan.matched == 0 {
         return vec![FieldError::new("matches_nothing", "selection", "one that takes at least one dead or expired row")];
     }
-    if plan.would_move == 0 && plan.complete {
+    if plan.would_move == 0 {
         let message = format!(
             "one that takes at least one row that can be moved; {} match: {}",
             plan.matched,

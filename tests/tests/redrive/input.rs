@@ -78,7 +78,7 @@ fn a_bad_start_is_refused_with_its_field_and_starts_nothing() {
     for (event, code, field) in cases {
         let answer = stage.ask(event.clone());
         assert_eq!(errors(&answer), [(code, field)], "{event}");
-        assert!(answer.text[0].starts_with(&format!("Nothing was done: {field} must be ")), "{:?}", answer.text);
+        assert!(answer.text[0].starts_with(&format!("Nothing was done. {field}: ")), "{:?}", answer.text);
         assert!(answer.run.is_none());
     }
     let cap = stage.ask(but("rate_per_second", json!(11)));

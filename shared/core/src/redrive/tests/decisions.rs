@@ -86,6 +86,24 @@ fn a_letter_is_deleted_once_its_death_is_over() {
     }
 }
 
+#[test]
+fn a_letter_of_a_row_that_came_back_and_is_delivered_was_moved() {
+    let back = redriven(
+        &dead(2),
+        &run().id,
+        Grant { owner: "ann".into(), attempts: 1, slot: at(1), deliver_by: None },
+        MARGIN,
+        &crate::transition::Stamp { now: now(1), by: by() },
+    )
+    .expect("moved")
+    .after;
+    let delivered = Delivery { state: State::Delivered, ..back };
+    let fates = [Some(1), Some(2), None].map(|death| for_letter(death, Some(&delivered)));
+    assert_eq!(fates, [DeleteWhy::Older, DeleteWhy::Moved, DeleteWhy::Suppressed].map(ForLetter::Delete));
+    let again = Delivery { state: State::Dead, ..delivered };
+    assert_eq!(for_letter(Some(2), Some(&again)), ForLetter::Leave(LeaveWhy::Unselected), "an entry alone ends no death");
+}
+
 proptest! {
     /// Whatever a run decides, it moves a row once, and never past what the row may still do.
     #[test]
