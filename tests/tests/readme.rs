@@ -31,19 +31,28 @@ fn the_state_table_is_the_codes_own() {
     assert_eq!(rows, expected);
 }
 
+/// A number with its thousands apart.
+fn grouped(n: usize) -> String {
+    match (n / 1_000_000, n / 1_000 % 1_000, n % 1_000) {
+        (0, thousands, rest) => format!("{thousands},{rest:03}"),
+        (millions, thousands, rest) => format!("{millions},{thousands:03},{rest:03}"),
+    }
+}
+
 #[test]
 fn the_models_bound_is_the_one_it_explores() {
-    use bounds::{ASKED, ATTEMPTS, DEPTH, MOVED, STATES, TICKS, WRITES, ZOMBIES};
+    use bounds::{ASKED, MOVED, REDRIVEN_BY, Scope, TICKS, WRITES, ZOMBIES};
     let readme = read("README.md");
     let (_, rest) = readme.split_once("<!-- model").expect("the table's begin");
     let (table, _) = rest.split_once("<!-- /model -->").expect("the table's end");
     let values: Vec<&str> = table.lines().skip(3).filter_map(|line| line.split('|').nth(2)).map(str::trim).collect();
-    let thousands = format!("{},{:03}", STATES / 1000, STATES % 1000);
+    let (reminder, redrive) = (Scope::Reminder.bounds(), Scope::Redrive.bounds());
     let expected = [
-        format!("{TICKS}; {} and {}; {} and {}", ASKED.0, ASKED.1, MOVED.0, MOVED.1),
-        ATTEMPTS.to_string(),
+        format!("{TICKS}; {} and {}; {} and {}; {REDRIVEN_BY}", ASKED.0, ASKED.1, MOVED.0, MOVED.1),
+        format!("{}; {} and {}", reminder.attempts, redrive.attempts, redrive.granted),
         format!("{WRITES}; {ZOMBIES}"),
-        format!("{thousands}; {DEPTH}"),
+        format!("{}; {}", grouped(reminder.states), reminder.depth),
+        format!("{}; {}", grouped(redrive.states), redrive.depth),
     ];
     assert_eq!(values, expected);
 }
@@ -55,10 +64,6 @@ fn the_limits_models_bounds_are_those_they_explore() {
     let (_, rest) = readme.split_once("<!-- limits").expect("the table's begin");
     let (table, _) = rest.split_once("<!-- /limits -->").expect("the table's end");
     let values: Vec<&str> = table.lines().skip(3).filter_map(|line| line.split('|').nth(2)).map(str::trim).collect();
-    let grouped = |n: usize| match (n / 1_000_000, n / 1_000 % 1_000, n % 1_000) {
-        (0, thousands, rest) => format!("{thousands},{rest:03}"),
-        (millions, thousands, rest) => format!("{millions},{thousands:03},{rest:03}"),
-    };
     let found = |found: Found| format!("{}; {}", grouped(found.states), found.depth);
     let expected = [
         format!("{CONSUMERS}; {BOOKINGS}"),

@@ -1,4 +1,4 @@
-//! I am the bound that the model explores to its end, and what it found there. The README repeats me, and a test
+//! I am the bounds that the model explores to their end, and what it found there. The README repeats me, and a test
 //! compares.
 
 /// The last instant, in ticks; the first is 1. Past it actors still run, but time stands.
@@ -7,8 +7,10 @@ pub const TICKS: u8 = 5;
 pub const ASKED: (u8, u8) = (2, 4);
 /// The due time and deadline that a reschedule asks for.
 pub const MOVED: (u8, u8) = (3, 5);
-/// The attempt budget.
-pub const ATTEMPTS: u8 = 2;
+/// The deadline that a redrive run gives to rows whose own cannot be kept.
+pub const REDRIVEN_BY: u8 = 5;
+/// Redrive slices at once, of one run or of two.
+pub const SLICES: usize = 2;
 /// Dispatch runs at once.
 pub const DISPATCHERS: usize = 2;
 /// Deliver invocations at once.
@@ -17,7 +19,36 @@ pub const CONSUMERS: usize = 2;
 pub const WRITES: usize = 2;
 /// Consumers at once that have lost their fence and still want to record their outcome.
 pub const ZOMBIES: usize = 1;
-/// Distinct states.
-pub const STATES: usize = 484_002;
-/// The states on the longest of the shortest paths.
-pub const DEPTH: usize = 31;
+
+/// What is explored: everything at once would not come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// A reminder that is cancelled and rescheduled.
+    Reminder,
+    /// One that is cancelled, and redriven whenever it is dead or expired.
+    Redrive,
+}
+
+/// The bounds of one exploration, and what it found.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// The attempt budget.
+    pub attempts: u8,
+    /// Redrive runs; one or two of them may move the row.
+    pub runs: u8,
+    /// The attempts that a run grants.
+    pub granted: u8,
+    /// Distinct states.
+    pub states: usize,
+    /// The states on the longest of the shortest paths.
+    pub depth: usize,
+}
+
+impl Scope {
+    pub const fn bounds(self) -> Bounds {
+        match self {
+            Self::Reminder => Bounds { attempts: 2, runs: 0, granted: 0, states: 447_540, depth: 31 },
+            Self::Redrive => Bounds { attempts: 1, runs: 2, granted: 1, states: 1_255_335, depth: 40 },
+        }
+    }
+}

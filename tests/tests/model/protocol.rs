@@ -9,17 +9,18 @@ use punctual_core::acquire::{Acquire, Claimer, can_start};
 use punctual_core::clock::Now;
 use punctual_core::decide::{Barrier, ForDeliver, ForDispatch, for_deliver, for_dispatch};
 use punctual_core::delivery::{Cancel, Delivery};
-use punctual_core::destination::Mode;
+use punctual_core::destination::{Change, Destination, Mode, Spec};
 use punctual_core::id::{Correlation, MessageId, Owner};
 use punctual_core::outcome::{CallResult, Called, classify};
 use punctual_core::reason::Reason;
+use punctual_core::redrive::{ForLetter, ForRow, Order, Run, Selection, for_letter, for_row};
 use punctual_core::retry::{RetryPolicy, last_safe_start};
 use punctual_core::settings::RetryMode;
 use punctual_core::state::Refusal;
-use punctual_core::transition::{self, Instants, QUEUE_REACH, Stamp, Terms, Transition};
+use punctual_core::transition::{self, Grant, Instants, QUEUE_REACH, Stamp, Terms, Transition};
 
-use crate::bounds::{ATTEMPTS, MOVED};
-use crate::row::{Pending, Row, TICK, at, id, ticks};
+use crate::bounds::{MOVED, REDRIVEN_BY, Scope};
+use crate::row::{Pending, Row, TICK, at, id, run_id, ticks};
 use crate::world::{Answer, Wish};
 
 /// Deadline less this is the last safe start.
@@ -71,6 +72,10 @@ pub enum Question {
     MarkLetter,
     /// An operator wishes something.
     Wish(Wish),
+    /// A redrive run has read it.
+    Redrive(u8),
+    /// A letter of this death was received, and it was read after that.
+    Letter(u8),
 }
 
 /// What the core says.
@@ -85,6 +90,8 @@ pub enum Reply {
     Write(Pending),
     /// It owes a dead letter.
     Bury,
+    /// The letter goes.
+    Delete,
 }
 
 pub fn ask(question: Question, row: &Row, knows: Knows) -> Reply {
@@ -95,18 +102,19 @@ pub fn ask(question: Question, row: &Row, knows: Knows) -> Reply {
 }
 
 fn answer(question: Question, row: &Row, now: Now) -> Reply {
+    let scope = row.scope;
     let row = &row.delivery();
-    let (policy, stamp) = (policy(), stamp(now));
-    let written = |t: Result<Transition, Refusal>| t.map_or(Reply::Nothing, |t| Reply::Write(Pending::of(&t)));
+    let (policy, stamp) = (policy(scope), stamp(now));
+    let written = |t: Result<Transition, Refusal>| t.map_or(Reply::Nothing, |t| Reply::Write(Pending::of(&t, scope)));
     match question {
         Question::DispatchClaim => {
             let due_by = now.lo.plus(HORIZON);
-            claimed(row, &Acquire::for_dispatch(id(), claimer(now, DISPATCH_LEASE), Mode::Live, due_by, now, MARGIN))
+            claimed(scope, row, &Acquire::for_dispatch(id(), claimer(now, DISPATCH_LEASE), Mode::Live, due_by, now, MARGIN))
         }
         Question::DispatchLook => written(match for_dispatch(row, now, now.lo.plus(HORIZON), MARGIN, THRESHOLD) {
             ForDispatch::Bury => return Reply::Bury,
             ForDispatch::Claim | ForDispatch::Rescue => {
-                return to_claim(transition::dispatch_claimed(row, claimer(now, DISPATCH_LEASE), Mode::Live, &stamp));
+                return to_claim(scope, transition::dispatch_claimed(row, claimer(now, DISPATCH_LEASE), Mode::Live, &stamp));
             }
             ForDispatch::CloseUnknown => transition::closed_as_unknown(row, &terms(&policy, Duration::ZERO), &stamp),
             ForDispatch::Expire => transition::expired(row, &stamp),
@@ -114,12 +122,12 @@ fn answer(question: Question, row: &Row, now: Now) -> Reply {
             _ => return Reply::Nothing,
         }),
         Question::DeliverClaim(number) => {
-            claimed(row, &Acquire::for_deliver(id(), u32::from(number), claimer(now, DELIVER_LEASE), now, MARGIN))
+            claimed(scope, row, &Acquire::for_deliver(id(), u32::from(number), claimer(now, DELIVER_LEASE), now, MARGIN))
         }
         Question::DeliverLook => written(match for_deliver(row, now, MARGIN, Barrier::None, policy.attempts) {
             ForDeliver::Suppress | ForDeliver::Stale | ForDeliver::Wait(_) => return Reply::Nothing,
             ForDeliver::Bury => return Reply::Bury,
-            ForDeliver::Claim => return to_claim(transition::deliver_claimed(row, claimer(now, DELIVER_LEASE), &stamp)),
+            ForDeliver::Claim => return to_claim(scope, transition::deliver_claimed(row, claimer(now, DELIVER_LEASE), &stamp)),
             ForDeliver::Return(reason) => transition::returned(row, reason, MARGIN, &stamp),
             ForDeliver::CloseUnknown => transition::closed_as_unknown(row, &terms(&policy, QUEUE_REACH), &stamp),
             ForDeliver::Expire => transition::expired(row, &stamp),
@@ -145,19 +153,57 @@ fn answer(question: Question, row: &Row, now: Now) -> Reply {
             let to = Instants { deliver_after: at(MOVED.0), deliver_by: at(MOVED.1) };
             written(transition::rescheduled(row, to, MARGIN, &stamp))
         }
+        Question::Redrive(run) => match for_row(row, &redrive(run, scope), Some(&destination(scope)), true, now, MARGIN) {
+            ForRow::Move(found) => {
+                // The slot that is booked is not in the past.
+                let slot = found.not_before.max(now.hi);
+                let grant = Grant { owner: "ann".into(), attempts: found.grant, slot, deliver_by: found.deliver_by };
+                written(transition::redriven(row, &run_id(run).expect("a name"), grant, MARGIN, &stamp))
+            }
+            ForRow::Skip(_) => Reply::Nothing,
+        },
+        Question::Letter(death) => match for_letter(Some(u32::from(death)), Some(row)) {
+            ForLetter::Delete(_) => Reply::Delete,
+            ForLetter::Leave(_) => Reply::Nothing,
+        },
     }
+}
+
+/// A run that takes what is dead or expired, and brings a new deadline.
+fn redrive(run: u8, scope: Scope) -> Run {
+    let order = Order {
+        owner: "ann".into(),
+        why: "mended".into(),
+        evidence: "seen".into(),
+        selection: Selection::default(),
+        max_count: 1,
+        rate_per_second: 1,
+        canary_size: 1,
+        abort_threshold_percent: 100,
+        canary_seconds: 60,
+        attempts: u32::from(scope.bounds().granted),
+        deliver_by: Some(at(REDRIVEN_BY)),
+    };
+    Run::new(run_id(run).expect("a name"), order, at(0))
+}
+
+fn destination(scope: Scope) -> Destination {
+    let spec = serde_json::json!({"id": "crm", "url": "https://hooks.example.com/r", "secrets": ["punctual/test/crm"]});
+    let spec = Spec { retry: policy(scope), ..serde_json::from_value(spec).expect("a spec") };
+    let changed = Change { at: at(0), by: "ann".into(), why: "new".into() };
+    Destination { spec, version: 1, paused: None, changed }
 }
 
 fn cancel() -> Cancel {
     Cancel { since: at(0), by: "ann".into(), why: "asked".into() }
 }
 
-fn claimed(row: &Delivery, acquire: &Acquire) -> Reply {
-    if acquire.guard.admits(row) { Reply::Claimed(Row::of(&acquire.claim.apply(row))) } else { Reply::Nothing }
+fn claimed(scope: Scope, row: &Delivery, acquire: &Acquire) -> Reply {
+    if acquire.guard.admits(row) { Reply::Claimed(Row::of(&acquire.claim.apply(row), scope)) } else { Reply::Nothing }
 }
 
-fn to_claim(transition: Result<Transition, Refusal>) -> Reply {
-    transition.map_or(Reply::Nothing, |t| Reply::WriteClaim(Pending::of(&t)))
+fn to_claim(scope: Scope, transition: Result<Transition, Refusal>) -> Reply {
+    transition.map_or(Reply::Nothing, |t| Reply::WriteClaim(Pending::of(&t, scope)))
 }
 
 fn stamp(now: Now) -> Stamp {
@@ -169,9 +215,9 @@ fn claimer(now: Now, lease: Duration) -> Claimer {
     Claimer { owner, by, until: now.hi.plus(lease) }
 }
 
-fn policy() -> RetryPolicy {
+fn policy(scope: Scope) -> RetryPolicy {
     let tick_ms = u64::try_from(TICK.as_millis()).expect("a tick");
-    RetryPolicy { base_ms: tick_ms, cap_ms: tick_ms, attempts: u32::from(ATTEMPTS) }
+    RetryPolicy { base_ms: tick_ms, cap_ms: tick_ms, attempts: u32::from(scope.bounds().attempts) }
 }
 
 fn terms(policy: &RetryPolicy, queue_reach: Duration) -> Terms<'_> {

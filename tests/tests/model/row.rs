@@ -10,13 +10,14 @@ use std::time::Duration;
 use punctual_core::attempt::{Answer, Attempt};
 use punctual_core::delivery::{Delivery, NewDelivery};
 use punctual_core::history::HistoryEntry;
-use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference};
+use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference, RunId};
 use punctual_core::reason::Reason;
+use punctual_core::redrive::Redrive;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_core::transition::Transition;
 
-use crate::bounds::ASKED;
+use crate::bounds::{ASKED, Scope};
 
 /// One tick.
 pub const TICK: Duration = Duration::from_secs(60);
@@ -44,6 +45,8 @@ pub enum Closed {
     Unknown,
 }
 
+/// The most runs.
+pub const RUNS: usize = 2;
 /// The most attempts that a row can show; one more than any budget here.
 pub const SLOTS: usize = 4;
 
@@ -64,10 +67,16 @@ pub struct Row {
     pub late: Option<u8>,
     pub death: u8,
     pub sent: u8,
+    /// How often each run moved it.
+    pub moves: [u8; RUNS],
+    /// The attempts that were granted to it beyond the budget.
+    pub granted: u8,
     /// When the message was handed over; dispatch judges by it whether it is overdue.
     pub since: u8,
     /// Identity and key are what they were.
     pub intact: bool,
+    /// What its destination and the runs allow.
+    pub scope: Scope,
 }
 
 /// Version numbers of the core are these plus the model's.
@@ -81,7 +90,7 @@ fn small(n: impl TryInto<u8>) -> u8 {
 
 impl Row {
     /// As it was scheduled.
-    pub fn new() -> Self {
+    pub fn new(scope: Scope) -> Self {
         let (after, by) = ASKED;
         Self {
             state: State::Scheduled,
@@ -97,8 +106,11 @@ impl Row {
             late: None,
             death: 0,
             sent: 0,
+            moves: [0; RUNS],
+            granted: 0,
             since: 0,
             intact: true,
+            scope,
         }
     }
 
@@ -111,7 +123,7 @@ impl Row {
     }
 
     /// What the model keeps of a core row.
-    pub fn of(d: &Delivery) -> Self {
+    pub fn of(d: &Delivery, scope: Scope) -> Self {
         let original = template();
         let intact = d.id == original.id
             && d.idempotency_key == original.idempotency_key
@@ -143,8 +155,11 @@ impl Row {
             late: d.late_success.map(small),
             death: small(d.death),
             sent: small(d.dlq_sent),
+            moves: RUN_IDS.map(|run| small(d.redrives.iter().filter(|r| r.run == run_id(run)).count())),
+            granted: small(d.granted),
             since: d.history.last().filter(|_| handed_over).map_or(0, |line| tick_of(line.at)),
             intact,
+            scope,
         }
     }
 
@@ -166,6 +181,8 @@ impl Row {
             late_success: self.late.map(u32::from),
             death: u32::from(self.death),
             dlq_sent: u32::from(self.sent),
+            redrives: RUN_IDS.into_iter().zip(self.moves).flat_map(|(run, n)| vec![redrive(run); usize::from(n)]).collect(),
+            granted: u32::from(self.granted),
             history: vec![line(at(self.since), self.state, "elsewhere")],
             ..template()
         }
@@ -174,6 +191,18 @@ impl Row {
 
 fn line(at: Timestamp, state: State, by: &str) -> HistoryEntry {
     HistoryEntry { at, state, attempt: None, reason: None, by: Correlation::new(by).expect("a token") }
+}
+
+/// The runs by number.
+const RUN_IDS: [u8; RUNS] = [0, 1];
+
+pub fn run_id(run: u8) -> Option<RunId> {
+    RunId::new(format!("run_{run}")).ok()
+}
+
+/// A move by the run; of which death, and with how many attempts, is no decision's business.
+fn redrive(run: u8) -> Redrive {
+    Redrive { run: run_id(run), death: 1, granted: 1, deadline_was: None, owner: "ann".into() }
 }
 
 fn attempt(index: usize, closed: Closed) -> Attempt {
@@ -235,9 +264,9 @@ pub enum Answered {
 }
 
 impl Pending {
-    pub fn of(t: &Transition) -> Self {
+    pub fn of(t: &Transition, scope: Scope) -> Self {
         let tells = t.after.history.len() > t.before.history.len();
-        Self { before: Row::of(&t.before), after: Row::of(&t.after), tells, written: false }
+        Self { before: Row::of(&t.before, scope), after: Row::of(&t.after, scope), tells, written: false }
     }
 
     /// Sends the write to the ledger: the core's guard decides, and the adapter's rule (write what differs) applies it.
@@ -288,11 +317,11 @@ impl Pending {
     fn merge(&self, row: &mut Row) {
         macro_rules! copy_changed {
             ($($field:ident),+) => {{
-                let Row { attempts: _, since: _, $($field: _),+ } = self.after;
+                let Row { attempts: _, since: _, scope: _, $($field: _),+ } = self.after;
                 $(if self.before.$field != self.after.$field { row.$field = self.after.$field; })+
             }};
         }
-        copy_changed!(state, version, after, by, next, wake, held, lease, rescues, late, death, sent, intact);
+        copy_changed!(state, version, after, by, next, wake, held, lease, rescues, late, death, sent, moves, granted, intact);
         if self.tells {
             row.since = self.after.since;
         }

@@ -3,10 +3,10 @@
 
 use punctual_core::state::State;
 
-use crate::bounds::{ATTEMPTS, MOVED, TICKS};
+use crate::bounds::{MOVED, Scope, TICKS};
 use crate::protocol::{CALL, HORIZON, Knows, Question, Reply, ask, last_start, letter_marked, marked, may_start, write_of};
 use crate::row::{Answered, Closed, Pending, Row, at};
-use crate::world::{Answer, Consumer, Dispatcher, Fault, Operator, Wish, World};
+use crate::world::{Answer, Consumer, Dispatcher, Fault, Operator, Slice, Wish, World};
 
 /// How far an actor's knowledge of the ledger's time reaches behind and ahead of it, in ticks: at most one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,7 @@ pub enum Step {
     Dispatcher(usize, Dispatch),
     Consumer(usize, Deliver),
     Operator(Operate),
+    Slice(usize, Redrive),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,9 +70,25 @@ pub enum Operate {
     Crash,
 }
 
-fn messages(world: &World) -> impl Iterator<Item = u8> {
-    let queue = world.queue;
-    (0..8).filter(move |n| queue & (1 << n) != 0)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redrive {
+    /// Reads the row and decides whether this run moves it.
+    Look(u8, Clock),
+    Write,
+    /// Has received the letter of this death, reads the row and decides whether the letter goes.
+    Letter(u8),
+    Delete,
+    Crash,
+}
+
+/// The attempts that messages claim without having read the row: past the budget deliver reads it, which knows what was
+/// granted.
+fn claims(world: &World) -> impl Iterator<Item = u8> {
+    bits(world.queue).filter(|n| *n <= world.row.scope.bounds().attempts)
+}
+
+fn bits(set: u8) -> impl Iterator<Item = u8> {
+    (0..8).filter(move |n| set & (1 << n) != 0)
 }
 
 /// All steps that may be possible; one that turns out to change nothing is none.
@@ -109,8 +126,7 @@ pub fn steps(world: &World, steps: &mut Vec<Step>) {
         match consumer {
             Consumer::Idle => {
                 for clock in CLOCKS.into_iter().filter(|_| world.queue != 0) {
-                    // Past the budget deliver reads the row, which knows what was granted.
-                    messages(world).filter(|n| *n <= ATTEMPTS).for_each(|n| push(Deliver::Claim(n, clock)));
+                    claims(world).for_each(|n| push(Deliver::Claim(n, clock)));
                     push(Deliver::Look(clock));
                 }
                 continue;
@@ -134,7 +150,7 @@ pub fn steps(world: &World, steps: &mut Vec<Step>) {
     match world.operator {
         Operator::Idle => {
             let cancels = !world.cancel_acknowledged;
-            let moves = world.row.after != MOVED.0;
+            let moves = world.row.scope == Scope::Reminder && world.row.after != MOVED.0;
             for wish in [Wish::Cancel].into_iter().filter(|_| cancels).chain([Wish::Reschedule].into_iter().filter(|_| moves)) {
                 steps.extend(CLOCKS.map(|clock| Step::Operator(Operate::Ask(wish, clock))));
             }
@@ -142,6 +158,28 @@ pub fn steps(world: &World, steps: &mut Vec<Step>) {
         Operator::Writing { .. } => {
             steps.extend([Operate::Write, Operate::WriteAnswerLost, Operate::Crash].map(Step::Operator));
         }
+    }
+    for (i, slice) in world.slices.iter().enumerate() {
+        if i > 0 && world.slices[i - 1] == *slice {
+            continue;
+        }
+        let mut push = |step| steps.push(Step::Slice(i, step));
+        match slice {
+            Slice::Idle => {
+                let runs = world.row.scope.bounds().runs;
+                if world.row.state.needs_operator() {
+                    for run in 0..runs {
+                        CLOCKS.into_iter().for_each(|clock| push(Redrive::Look(run, clock)));
+                    }
+                }
+                // A reminder's scope has nobody who sweeps.
+                bits(world.there).filter(|_| runs > 0).for_each(|death| push(Redrive::Letter(death)));
+                continue;
+            }
+            Slice::Moving(_) => push(Redrive::Write),
+            Slice::Deleting(_) => push(Redrive::Delete),
+        }
+        push(Redrive::Crash);
     }
 }
 
@@ -160,6 +198,7 @@ pub fn next(world: &World, step: Step) -> Option<World> {
         Step::Dispatcher(i, step) => after.dispatchers[i] = dispatch(&mut after, world.dispatchers[i], step)?,
         Step::Consumer(i, step) => after.consumers[i] = deliver(&mut after, world.consumers[i], step)?,
         Step::Operator(step) => after.operator = operate(&mut after, world.operator, step)?,
+        Step::Slice(i, step) => after.slices[i] = redrive(&mut after, world.slices[i], step)?,
     }
     watch(world, &mut after, step);
     let after = after.normalised();
@@ -172,6 +211,10 @@ fn watch(before: &World, after: &mut World, step: Step) {
     let forgotten = |(old, new): (&Option<Closed>, &Option<Closed>)| old.is_some() && old != new && *old != Some(Closed::Unknown);
     if old.closed() > new.closed() || old.attempts.iter().zip(&new.attempts).any(forgotten) {
         after.fault(Fault::AttemptForgotten);
+    }
+    let died = new.state.needs_operator() && !old.state.needs_operator();
+    if !new.state.is_terminal() && new.death != old.death + u8::from(died) {
+        after.fault(Fault::DeathForgotten);
     }
     let moved = old.version != new.version || old.state != new.state;
     if !moved {
@@ -211,9 +254,10 @@ fn dispatch(world: &mut World, me: Dispatcher, step: Dispatch) -> Option<Dispatc
             Reply::Write(write) => Writing { write, claim: false },
             Reply::Bury => {
                 world.letters |= 1 << world.row.death;
+                world.there |= 1 << world.row.death;
                 Buried(world.row)
             }
-            Reply::Nothing | Reply::Claimed(_) => return None,
+            Reply::Nothing | Reply::Claimed(_) | Reply::Delete => return None,
         },
         (Writing { write, claim }, Dispatch::Write) => match write.write(&mut world.row) {
             Answered::Done if claim => published(world, write.after),
@@ -260,7 +304,7 @@ fn deliver(world: &mut World, me: Consumer, step: Deliver) -> Option<Consumer> {
             Reply::WriteClaim(write) => Writing { write, claim: true },
             Reply::Write(write) => Writing { write, claim: false },
             // Burying is the same steps as a dispatch run's, who may take them at any time.
-            Reply::Nothing | Reply::Claimed(_) | Reply::Bury => return None,
+            Reply::Nothing | Reply::Claimed(_) | Reply::Bury | Reply::Delete => return None,
         },
         (Writing { write, claim }, Deliver::Write) => match write.write(&mut world.row) {
             Answered::Done if claim => Claimed(write.after),
@@ -318,7 +362,7 @@ fn note_call(world: &mut World, row: &Row) {
     if world.calls & (1 << number) != 0 {
         world.fault(Fault::NumberReused);
     }
-    if number > usize::from(ATTEMPTS) {
+    if number > budget(row) {
         world.fault(Fault::OverBudget);
     }
     if row.lease.is_none_or(|end| world.now + CALL > end) {
@@ -357,6 +401,36 @@ fn operate(world: &mut World, me: Operator, step: Operate) -> Option<Operator> {
         (Operator::Writing { .. }, Operate::Crash) => Operator::Idle,
         _ => return None,
     })
+}
+
+fn redrive(world: &mut World, me: Slice, step: Redrive) -> Option<Slice> {
+    Some(match (me, step) {
+        (_, Redrive::Crash) => Slice::Idle,
+        (Slice::Idle, Redrive::Look(run, clock)) => {
+            Slice::Moving(write_of(ask(Question::Redrive(run), &world.row, clock.read(world)))?)
+        }
+        (Slice::Moving(write), Redrive::Write) => {
+            write.write(&mut world.row);
+            Slice::Idle
+        }
+        (Slice::Idle, Redrive::Letter(death)) => match ask(Question::Letter(death), &world.row, EXACT.read(world)) {
+            Reply::Delete => Slice::Deleting(death),
+            _ => return None,
+        },
+        (Slice::Deleting(death), Redrive::Delete) => {
+            if world.row.state.needs_operator() && world.row.death == death {
+                world.fault(Fault::LetterOfThePresentDeleted);
+            }
+            world.there &= !(1 << death);
+            Slice::Idle
+        }
+        _ => return None,
+    })
+}
+
+/// The attempts that a row may make in all.
+pub fn budget(row: &Row) -> usize {
+    usize::from(row.scope.bounds().attempts) + usize::from(row.granted)
 }
 
 /// Whether the row comes to its end when all messages are lost and then nothing fails any more: dispatch ticks,
@@ -403,7 +477,7 @@ fn fair_steps(world: &World) -> Vec<Step> {
     }
     let idle = |i: usize| world.consumers[i] == Consumer::Idle;
     if let Some(i) = (0..world.consumers.len()).find(|i| idle(*i)) {
-        fair.extend(messages(world).filter(|n| *n <= ATTEMPTS).map(|n| Step::Consumer(i, Deliver::Claim(n, EXACT))));
+        fair.extend(claims(world).map(|n| Step::Consumer(i, Deliver::Claim(n, EXACT))));
         if world.queue != 0 {
             fair.push(Step::Consumer(i, Deliver::Look(EXACT)));
         }

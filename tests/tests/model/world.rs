@@ -7,11 +7,11 @@
 
 use punctual_core::state::State;
 
-use crate::bounds::{CONSUMERS, DISPATCHERS, TICKS, WRITES, ZOMBIES};
+use crate::bounds::{CONSUMERS, DISPATCHERS, SLICES, Scope, TICKS, WRITES, ZOMBIES};
 use crate::protocol::{letter_marked, marked};
-use crate::row::{Pending, Row};
+use crate::row::{Pending, RUNS, Row};
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct World {
     /// The ledger's true time.
     pub now: u8,
@@ -19,10 +19,13 @@ pub struct World {
     pub dispatchers: [Dispatcher; DISPATCHERS],
     pub consumers: [Consumer; CONSUMERS],
     pub operator: Operator,
+    pub slices: [Slice; SLICES],
     /// Bit n: a message for attempt n may be received.
     pub queue: u8,
     /// Bit n: a dead letter of death n was sent.
     pub letters: u8,
+    /// Bit n: a dead letter of death n lies in the dead-letter queue.
+    pub there: u8,
     /// Bit n: a call of attempt n was started, and attempt n is not closed.
     pub calls: u8,
     pub cancel_acknowledged: bool,
@@ -95,6 +98,16 @@ pub enum Wish {
     Reschedule,
 }
 
+/// A slice of the redrive run. The run's lease is not known here: two slices at once are what it must not depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Slice {
+    Idle,
+    /// About to write the row's move. The release that follows is a dispatch run's claim, which may come at any time.
+    Moving(Pending),
+    /// Has decided that the letter of this death goes.
+    Deleting(u8),
+}
+
 /// What a call comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
@@ -123,18 +136,22 @@ pub enum Fault {
     OverBudget,
     AttemptForgotten,
     OpenedEarly,
+    DeathForgotten,
+    LetterOfThePresentDeleted,
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub fn new(scope: Scope) -> Self {
         Self {
             now: 1,
-            row: Row::new(),
+            row: Row::new(scope),
             dispatchers: [Dispatcher::Idle; DISPATCHERS],
             consumers: [Consumer::Idle; CONSUMERS],
             operator: Operator::Idle,
+            slices: [Slice::Idle; SLICES],
             queue: 0,
             letters: 0,
+            there: 0,
             calls: 0,
             cancel_acknowledged: false,
             reschedule_acknowledged: false,
@@ -157,6 +174,7 @@ impl World {
         let zombie = |c: &&Consumer| matches!(c, Consumer::Late { .. } | Consumer::LateWriting { .. });
         let writing = self.dispatchers.iter().filter(|d| matches!(d, Dispatcher::Writing { .. })).count()
             + self.consumers.iter().filter(|c| matches!(c, Consumer::Writing { .. } | Consumer::LateWriting { .. })).count()
+            + self.slices.iter().filter(|s| matches!(s, Slice::Moving(_))).count()
             + usize::from(self.operator != Operator::Idle);
         writing <= WRITES && self.consumers.iter().filter(zombie).count() <= ZOMBIES
     }
@@ -183,7 +201,7 @@ impl World {
                 row.since = row.since.max(passed.saturating_sub(2));
             }
             if row.state.needs_operator() || row.state.is_terminal() {
-                // Only a reschedule leads on, and it begins to count anew.
+                // Only a reschedule or a redrive leads on, and it begins to count anew.
                 row.rescues = 0;
             }
             if row.state == State::Cancelled {
@@ -194,20 +212,45 @@ impl World {
             if let Consumer::Claimed(row) | Consumer::Calling { row, .. } = consumer
                 && row.version < -1
             {
-                *row = Row { wake: None, rescues: 0, late: None, death: 0, sent: 0, version: -FAR, ..*row };
+                *row = Row { wake: None, rescues: 0, late: None, death: 0, sent: 0, moves: [0; RUNS], version: -FAR, ..*row };
+            }
+        }
+        // Deaths only grow: a letter of an earlier one is nothing to anybody but the sweep that deletes it.
+        self.there &= u8::MAX << self.row.death;
+        self.letters &= 1 << self.row.death | 1 << self.row.sent;
+        for slice in &mut self.slices {
+            if matches!(slice, Slice::Deleting(death) if *death < self.row.death || self.row.state.is_terminal()) {
+                *slice = Slice::Idle;
             }
         }
         self.dispatchers.sort_unstable();
         self.consumers.sort_unstable();
+        self.slices.sort_unstable();
         if self.row.state.is_terminal() {
             self.letters = 0;
+            self.there = 0;
             self.queue = 0;
             if !self.consumers.iter().any(|c| matches!(c, Consumer::Claimed(_) | Consumer::Calling { .. })) {
                 // Nobody can call any more, at whatever time.
                 self.now = self.now.max(TICKS);
             }
         }
-        self
+        let moving = self.slices.iter().any(|s| matches!(s, Slice::Moving(_)));
+        if !moving && self.row.moves == [0; RUNS] {
+            return self;
+        }
+        let swapped = self.runs_swapped();
+        self.min(swapped)
+    }
+
+    /// The same with the runs' names swapped: they are alike.
+    fn runs_swapped(&self) -> Self {
+        let mut swapped = self.clone();
+        swapped.each_row(|row| row.moves.reverse());
+        swapped.dispatchers.sort_unstable();
+        swapped.consumers.sort_unstable();
+        swapped.slices.sort_unstable();
+        swapped
     }
 
     /// Everybody whose write is lost learns it; from there the handlers read the row again.
@@ -236,6 +279,11 @@ impl World {
                 _ => {}
             }
         }
+        for slice in &mut self.slices {
+            if matches!(slice, Slice::Moving(write) if write.is_lost(&row)) {
+                *slice = Slice::Idle;
+            }
+        }
         if matches!(self.operator, Operator::Writing { write, .. } if write.is_lost(&row)) {
             self.operator = Operator::Idle;
         }
@@ -244,6 +292,7 @@ impl World {
     /// Everybody has finished or crashed. If the messages are lost too, only the wake index can move the row.
     pub fn nobody_runs(&self) -> bool {
         self.operator == Operator::Idle
+            && self.slices.iter().all(|s| *s == Slice::Idle)
             && self.dispatchers.iter().all(|d| *d == Dispatcher::Idle)
             && self.consumers.iter().all(|c| *c == Consumer::Idle)
     }
@@ -264,6 +313,11 @@ impl World {
                     both(write, &mut change)
                 }
                 Consumer::Claimed(row) | Consumer::Calling { row, .. } => change(row),
+            }
+        }
+        for slice in &mut self.slices {
+            if let Slice::Moving(write) = slice {
+                both(write, &mut change);
             }
         }
         if let Operator::Writing { write, .. } = &mut self.operator {
