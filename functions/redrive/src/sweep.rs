@@ -121,7 +121,9 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
         }
         if swept {
             let done = |run: &mut Run| {
-                (run.swept, run.pass) = (true, None);
+                run.pass = None;
+                // Resumed in between: what it moves from now on is swept at its next end.
+                run.swept = !matches!(run.phase, Phase::Canary | Phase::Moving);
                 if run.phase == Phase::Sweeping {
                     run.phase = Phase::Done;
                 }

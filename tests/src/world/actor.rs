@@ -18,6 +18,7 @@ use punctual_dispatch::{Dispatch, Summary};
 use punctual_flows::release::Rules;
 use punctual_flows::stamp;
 use punctual_operate::Operate;
+use punctual_redrive::{Redrive, Response as Redriven};
 use punctual_schedule::Schedule;
 use punctual_schedule::result::Response;
 use serde_json::value::RawValue;
@@ -34,6 +35,8 @@ pub(super) struct Stage {
     pub(super) tick: Duration,
     pub(super) margin: Duration,
     pub(super) handoff_threshold: Duration,
+    /// From one slice of a redrive run to the next.
+    pub(super) interval: Duration,
 }
 
 /// What an actor leaves behind.
@@ -43,6 +46,7 @@ pub(super) enum Done {
     Delivered(Box<Tally>),
     Scheduled(Box<Response>),
     Operated(bool),
+    Redriven(Box<Redriven>),
     Failed(String),
 }
 
@@ -102,6 +106,31 @@ pub(super) fn operate(port: Port, stage: Stage, event: Value) -> Running {
         match RawValue::from_string(event.to_string()) {
             Ok(event) => match operate.handle(&event).await {
                 Ok(response) => Done::Operated(response.ok),
+                Err(error) => Done::Failed(error.to_string()),
+            },
+            Err(error) => Done::Failed(error.to_string()),
+        }
+    })
+}
+
+pub(super) fn redrive(port: Port, stage: Stage, event: Value) -> Running {
+    Box::pin(async move {
+        let redrive = Redrive {
+            ledger: &port,
+            control: &port,
+            queue: &port,
+            letters: &port,
+            slices: &port,
+            time: &port,
+            rules: stage.rules,
+            tick: stage.tick,
+            margin: stage.margin,
+            interval: stage.interval,
+            by: by(&port),
+        };
+        match RawValue::from_string(event.to_string()) {
+            Ok(event) => match redrive.handle(&event).await {
+                Ok(response) => Done::Redriven(Box::new(response)),
                 Err(error) => Done::Failed(error.to_string()),
             },
             Err(error) => Done::Failed(error.to_string()),

@@ -8,7 +8,7 @@ use punctual_core::attempt::Answer as Evidence;
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::Mode;
-use punctual_core::id::{DeliveryId, DestinationId, Owner};
+use punctual_core::id::{DeliveryId, DestinationId, Owner, RunId};
 use punctual_core::limiter::Limit;
 use punctual_core::outcome::CallResult;
 use punctual_core::ports::Control as _;
@@ -18,6 +18,7 @@ use punctual_core::time::Timestamp;
 
 use super::effect::short;
 use super::inner::Inner;
+use super::runs;
 use super::step::DELIVER_MS;
 
 /// A rule that was broken.
@@ -62,6 +63,10 @@ pub(super) struct Checks {
     pub(super) paced: BTreeMap<DestinationId, Vec<(i64, u32, DeliveryId)>>,
     /// Whether the machines' clock was ever off: what it says then is no measure for a second.
     pub(super) skewed: bool,
+    /// What redrive runs have done.
+    pub(super) runs: BTreeMap<RunId, runs::Facts>,
+    /// A request of the dead has hidden dead letters.
+    pub(super) hidden_unknown: bool,
 }
 
 /// The actor in a lease owner's name.
@@ -109,7 +114,9 @@ impl Inner {
             self.violate("row_shape", format!("{name}: {problem}; {}", shown(after)));
         }
         let Some(before) = before else { return };
-        for (rule, problem) in self.change(before, after, actor, age) {
+        let mut broken = self.change(before, after, actor, age);
+        broken.extend(self.check_redrives(before, after, actor));
+        for (rule, problem) in broken {
             self.violate(rule, format!("{name}: {problem}; {} -> {}", shown(before), shown(after)));
         }
     }
@@ -196,7 +203,11 @@ impl Inner {
         };
         let asked =
             after.history.get(before.history.len()..).unwrap_or_default().iter().any(|e| e.reason == Some(Reason::Rescheduled));
-        claim(asked || fixed(before) == fixed(after), "identity_changed", "what never changes changed");
+        // A redrive may bring another deadline, and nothing else.
+        let redriven = after.redrives.len() > before.redrives.len();
+        let as_before = Delivery { deliver_by: before.deliver_by, ..after.clone() };
+        let kept = fixed(before) == fixed(if redriven { &as_before } else { after });
+        claim(asked || kept, "identity_changed", "what never changes changed");
         claim(before.idempotency_key == after.idempotency_key, "identity_changed", "the key changed");
         let kept = before.attempts.iter().zip(&after.attempts).all(|(b, a)| b == a || b.is_unknown());
         claim(kept && after.attempts.len() >= before.attempts.len(), "evidence_lost", "an attempt's evidence changed or went");
@@ -219,7 +230,7 @@ impl Inner {
             let stamp = before.shadow
                 || (after.state == State::Dispatching && self.in_shadow(&after.destination) && !before.was_called());
             // Nobody but the platform keeps a zombie from claiming by what it saw long ago, nor a request of the dead.
-            let zombie = age > 0 || self.facts.get(&actor).is_some_and(|f| f.outlives);
+            let zombie = !self.is_alive(actor) || self.facts.get(&actor).is_some_and(|f| f.outlives);
             claim(zombie || after.shadow == stamp, "stamped_wrong", "its stamp is not that of its destination's mode");
             claim(!paused, "claimed_while_paused", "a row of a destination that its claimer saw paused was claimed");
             let dispatch_twice = after.state == State::Dispatching && before.state == State::Dispatching;
@@ -306,8 +317,8 @@ impl Inner {
         let repeated = self.checks.calls.iter().any(|other| other.id == call.id && other.attempt >= call.attempt);
         let unsure =
             row.attempts.iter().any(|a| matches!(a.reason, Reason::Timeout | Reason::ConnectionCut | Reason::OutcomeUnknown));
-        // Who reschedules has been told that it may have been delivered: that call is no automatic one.
-        let asked = row.history.iter().any(|h| h.reason == Some(Reason::Rescheduled));
+        // Who reschedules or redrives has been told that it may have been delivered: that call is no automatic one.
+        let asked = row.history.iter().any(|h| matches!(h.reason, Some(Reason::Rescheduled | Reason::Redriven)));
         let review = self.checks.review.contains(row.destination.as_str()) && !asked;
         let floor = self.floor(&row);
         let seen = self.facts.get(&actor).and_then(|f| f.saw_budget.get(&row.destination));

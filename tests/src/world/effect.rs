@@ -10,11 +10,15 @@ use punctual_core::breaker::Reach;
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane, Payload};
-use punctual_core::destination::Destination;
-use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference};
+use punctual_core::destination::{Change, Destination};
+use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::outcome::{CallResult, Failure};
-use punctual_core::ports::{Acquired, Created, Cursor, Outgoing, Partition, Stored, WakePage, WakeQuery, Watched, Written};
+use punctual_core::ports::{
+    Acquired, Created, Cursor, EndedPage, EndedQuery, Letter, Outgoing, Partition, RunPage, Stored, WakePage, WakeQuery, Watched,
+    Written,
+};
+use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
 use punctual_core::shadow::ShadowEntry;
@@ -36,6 +40,8 @@ pub(super) enum Effect {
     Partition(DeliveryId),
     ByReference(Reference),
     CountDead(Timestamp),
+    Ended(EndedQuery),
+    OfRun(RunId),
     Destinations,
     Lookup(Vec<DestinationId>),
     Watch(Vec<DestinationId>),
@@ -44,12 +50,21 @@ pub(super) enum Effect {
     Reaches,
     NoteReach(DestinationId, Box<Reach>),
     PutDestination(Box<Destination>, u64),
+    Run(RunId),
+    Runs,
+    PutRun(Box<Run>, u64),
+    Freeze,
+    PutFreeze(Option<Change>),
     Cursors,
     KeepCursor(Lane, Option<Cursor>),
     PostShadow(ShadowEntry),
     Publish(Vec<Outgoing>),
     Hide(String, u32),
     Letter(DeadLetter),
+    ReceiveLetters(u32, u32),
+    DeleteLetters(Vec<String>),
+    ShowLetters(Vec<String>),
+    PlanSlice(RunId, u32, Timestamp),
     WaitUntil(Timestamp),
     Pause(Duration),
     Secrets,
@@ -80,6 +95,29 @@ impl Effect {
             Self::Partition(id) => format!("partition {}", short(id)),
             Self::ByReference(reference) => format!("by reference {reference}"),
             Self::CountDead(_) => "count dead".into(),
+            Self::Ended(query) => format!("ended {}", query.state),
+            Self::OfRun(run) => format!("of run {run}"),
+            Self::Run(run) => format!("run {run}"),
+            Self::Runs => "runs".into(),
+            Self::PutRun(run, _) => {
+                let owner = run.lease.as_ref().map_or("-", |lease| lease.owner.as_str());
+                format!(
+                    "put run {} v{} {} slice {} moved {} lease {owner}",
+                    run.id, run.version, run.phase, run.slice, run.counters.moved
+                )
+            }
+            Self::Freeze => "freeze?".into(),
+            Self::PutFreeze(change) => {
+                if change.is_some() {
+                    "freeze".into()
+                } else {
+                    "unfreeze".into()
+                }
+            }
+            Self::ReceiveLetters(most, _) => format!("receive {most} letters"),
+            Self::DeleteLetters(receipts) => format!("delete letters {}", receipts.join(" ")),
+            Self::ShowLetters(receipts) => format!("show letters {}", receipts.join(" ")),
+            Self::PlanSlice(run, slice, at) => format!("plan slice {slice} of {run} at {at}"),
             Self::Destinations => "destinations".into(),
             Self::Lookup(_) => "lookup".into(),
             Self::Watch(_) => "watch".into(),
@@ -112,6 +150,22 @@ impl Effect {
         }
     }
 
+    /// A slice's own calls in a word.
+    pub(super) fn word(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Write(t) if t.after.redrives.len() > t.before.redrives.len() => "ledger",
+            Self::Acquire(_) => "claim",
+            Self::Publish(_) => "send",
+            Self::PlanSlice(..) => "plan",
+            Self::PutRun(..) => "run",
+            Self::ReceiveLetters(..) => "receive",
+            Self::DeleteLetters(_) => "delete",
+            Self::ShowLetters(_) => "show",
+            Self::MoveLimit(..) => "booking",
+            _ => return None,
+        })
+    }
+
     /// Whether a request of a dead actor could still arrive and change something.
     pub(super) fn outlives_its_sender(&self) -> bool {
         matches!(
@@ -126,7 +180,13 @@ impl Effect {
                 | Self::PostShadow(_)
                 | Self::Publish(_)
                 | Self::Hide(..)
+                | Self::PutRun(..)
+                | Self::PutFreeze(_)
                 | Self::Letter(_)
+                | Self::ReceiveLetters(..)
+                | Self::DeleteLetters(_)
+                | Self::ShowLetters(_)
+                | Self::PlanSlice(..)
                 | Self::Post(..)
                 | Self::Acknowledge(_)
         )
@@ -152,6 +212,14 @@ pub(super) enum Answer {
     Partition(Option<Box<Partition>>),
     Ids(Vec<DeliveryId>),
     Count(u64),
+    Ended(EndedPage),
+    OfRun(RunPage),
+    Run(Option<Box<Run>>),
+    Runs(Vec<Run>),
+    Freeze(Option<Change>),
+    Letters(Vec<Letter>),
+    /// Of each entry, whether it worked.
+    Each(Vec<bool>),
     Destinations(Vec<Destination>),
     Found(Vec<Destination>, Settings),
     Watched(Watched),

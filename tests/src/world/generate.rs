@@ -1,19 +1,26 @@
 //! I make up operations for a seed, looking at the world as it is: what I write down needs no chance to be replayed.
 
 use futures::FutureExt as _;
+use punctual_core::acquire::can_start;
+use punctual_core::clock::Now;
+use punctual_core::delivery::Delivery;
 use punctual_core::id::DestinationId;
 use punctual_core::ports::Control as _;
+use punctual_core::redrive::Selection;
 use punctual_core::state::State;
+use punctual_core::time::Timestamp;
 
 use super::effect::Effect;
 use super::inner::Inner;
 use super::op::{Behaviour, Fate, Op};
 use super::rng::{Rng, mix};
-use super::setup::{DESTINATIONS, REMINDERS};
+use super::setup::{self, DESTINATIONS, REMINDERS};
 use super::step::World;
 
 /// No more actors than this at a time.
 const MOST_ACTORS: usize = 5;
+/// So many operations more has a seed that redrives.
+const REDRIVING: u32 = 250;
 
 /// How hard a seed is.
 struct Mood {
@@ -58,8 +65,12 @@ pub fn generate(world: &mut World, seed: u64) -> Vec<Op> {
         world.apply(&op);
         ops.push(op);
     }
-    for _ in 0..length {
-        let op = choose(world, &mut rng, &mood, &mut next_actor);
+    // By its own dice too; first something must be dead.
+    let mut dice = Rng::new(mix(&[seed, 32]));
+    let redrives = dice.chance(350);
+    for n in 0..length + if redrives { REDRIVING } else { 0 } {
+        let op = if redrives && n > length / 2 { redrive(world, &mut dice, &mood, &mut next_actor) } else { None };
+        let op = op.unwrap_or_else(|| choose(world, &mut rng, &mood, &mut next_actor));
         world.apply(&op);
         ops.push(op);
         if world.violation().is_some() {
@@ -154,6 +165,64 @@ fn choose(world: &World, rng: &mut Rng, mood: &Mood, next_actor: &mut u32) -> Op
     }
 }
 
+/// Something about redriving, at times.
+fn redrive(world: &World, rng: &mut Rng, mood: &Mood, next_actor: &mut u32) -> Option<Op> {
+    if !rng.chance(450) {
+        return None;
+    }
+    let (due, next, dead, runs, now) = {
+        let inner = world.inner();
+        let dead = inner.ledger.rows().iter().any(|row| row.state.needs_operator());
+        (inner.starts.is_due(inner.now), inner.starts.instants().min(), dead, inner.runs().len(), inner.now)
+    };
+    *next_actor += 1;
+    let (actor, run, destination) = (*next_actor, small(rng, 4), small(rng, DESTINATIONS));
+    if due && world.actors.len() < MOST_ACTORS && rng.chance(800) {
+        return Some(Op::Slice { actor, which: small(rng, 3), again: rng.chance(120) });
+    }
+    let slices: Vec<u32> = world.actors.keys().copied().filter(|n| world.inner().is_slice(*n)).collect();
+    if let Some(slice) = rng.pick(&slices).filter(|_| rng.chance(600)) {
+        let delicate = world.inner().delicate(slice).filter(|_| mood.crashes > 0 && rng.chance(350));
+        if let Some(call) = delicate {
+            let fates = [Fate::CrashBefore, Fate::CrashAfter, Fate::AnswerLost, Fate::Refused, Fate::Partial];
+            return Some(Op::Step { actor: slice, call, fate: rng.pick(&fates).unwrap_or(Fate::CrashAfter) });
+        }
+        return Some(match rng.below(10) {
+            0..=4 => Op::Walk { actor: slice, calls: 1 + small(rng, 40) },
+            5 if mood.crashes > 0 => Op::Step { actor: slice, call: small(rng, 4), fate: Fate::CrashBefore },
+            6 if mood.crashes > 0 => Op::Step { actor: slice, call: small(rng, 4), fate: Fate::CrashAfter },
+            _ => Op::Run { actor: slice },
+        });
+    }
+    let until_next = next.and_then(|at| u32::try_from(at - now).ok()).filter(|ms| *ms < 400_000);
+    Some(match rng.below(100) {
+        0..=29 if dead && runs < 3 => Op::Redrive { actor, variant: promising(world, rng) },
+        30..=59 => Op::Advance { ms: until_next? },
+        60..=74 => Op::Receiver { destination, behaviour: Behaviour::Healthy },
+        75..=77 => Op::LoseSlice { which: small(rng, 4) },
+        78 => Op::Abort { actor, run },
+        79..=90 => Op::GoOn { actor, run },
+        91..=92 => Op::Freeze { actor, on: true },
+        93..=95 => Op::Freeze { actor, on: false },
+        96..=98 => Op::Broker { reminder: small(rng, REMINDERS) },
+        _ => return None,
+    })
+}
+
+/// An order that is likely to move something.
+fn promising(world: &World, rng: &mut Rng) -> u8 {
+    let inner = world.inner();
+    let now = Now::exactly(Timestamp::from_millis(inner.now));
+    let takes = |variant: u8| {
+        let order = setup::order(world.seed, variant, inner.now);
+        let selection: Selection = serde_json::from_value(order["selection"].clone()).unwrap_or_default();
+        let can = |row: &Delivery| order["deliver_by"].is_string() || can_start(row.deliver_by, inner.margin, now);
+        inner.ledger.rows().iter().any(|row| selection.matches(row, now, inner.margin) && can(row))
+    };
+    let variants: Vec<u8> = (0..6).map(|_| small(rng, 255)).collect();
+    variants.iter().copied().find(|variant| takes(*variant)).unwrap_or_default()
+}
+
 /// A number below `n`.
 fn small(rng: &mut Rng, n: u8) -> u8 {
     u8::try_from(rng.below(u64::from(n))).unwrap_or(0)
@@ -216,6 +285,7 @@ fn advance(world: &World, rng: &mut Rng) -> u32 {
 fn interesting(inner: &Inner, rng: &mut Rng) -> Option<u32> {
     let mut at: Vec<i64> = inner.pending.values().map(|p| inner.ready_at(p)).collect();
     at.extend(inner.queue.next_visible());
+    at.extend(inner.starts.instants());
     let margin = i64::try_from(inner.margin.as_millis()).unwrap_or(0);
     for row in inner.ledger.rows().iter().filter(|row| !row.state.is_terminal()) {
         at.extend(
@@ -251,6 +321,10 @@ impl Inner {
                 matches!(p.effect, Effect::Post(..))
                     || matches!(&p.effect, Effect::Write(t) if t.before.state == State::Delivering)
             })
+    }
+
+    fn is_slice(&self, actor: u32) -> bool {
+        self.facts.get(&actor).is_some_and(|facts| facts.kind == "slice")
     }
 
     /// How many times in a thousand an actor is looked at.

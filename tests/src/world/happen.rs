@@ -6,7 +6,10 @@ use punctual_core::delivery::Delivery;
 use punctual_core::destination::Destination;
 use punctual_core::id::{DeliveryId, DestinationId};
 use punctual_core::limiter::Moved;
-use punctual_core::ports::{Acquired, Control as _, Ledger as _, PortError, Stored, WakeQuery, Watched, Written};
+use punctual_core::ports::{
+    Acquired, Control as _, DeadLetters as _, Ledger as _, PortError, Stored, WakeQuery, Watched, Written,
+};
+use punctual_core::time::Timestamp;
 
 use super::effect::{Answer, Effect};
 use super::inner::Inner;
@@ -144,8 +147,20 @@ impl Inner {
             }
             Effect::Letter(letter) => {
                 self.letter(letter);
-                Answer::Done
+                self.letters.set_now(Timestamp::from_millis(now));
+                at_once(self.letters.send(letter)).map_or(Answer::Fault, |()| Answer::Done)
             }
+            Effect::Ended(_)
+            | Effect::OfRun(_)
+            | Effect::Run(_)
+            | Effect::Runs
+            | Effect::PutRun(..)
+            | Effect::Freeze
+            | Effect::PutFreeze(_)
+            | Effect::ReceiveLetters(..)
+            | Effect::DeleteLetters(_)
+            | Effect::ShowLetters(_)
+            | Effect::PlanSlice(..) => self.happen_to_redrive(actor, effect, partial),
             Effect::WaitUntil(_) => {
                 self.narrow(actor);
                 Answer::Time(self.clock(actor))

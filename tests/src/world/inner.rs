@@ -6,10 +6,10 @@ use std::task::Waker;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use punctual_adapters::memory::{MemoryControl, MemoryLedger};
+use punctual_adapters::memory::{MemoryControl, MemoryDeadLetters, MemoryLedger};
 use punctual_core::clock::{ClockError, MAX_WIDTH, Now, check_machine};
 use punctual_core::delivery::Delivery;
-use punctual_core::id::{DeliveryId, DestinationId};
+use punctual_core::id::{DeliveryId, DestinationId, RunId};
 use punctual_core::outcome::{CallResult, Failure};
 use punctual_core::ports::{Ledger as _, Request};
 use punctual_core::time::Timestamp;
@@ -20,7 +20,9 @@ use super::effect::{Answer, Effect, Pending, Stage, short};
 use super::op::Fate;
 use super::queue::SimQueue;
 use super::receiver::{Post, Receiver};
+use super::redrive::{Start, Starts};
 use super::rng::mix;
+use super::runs::Seen;
 use super::script::Script;
 
 /// An instant that a waiting actor knows this well when it wakes, in milliseconds to either side.
@@ -29,6 +31,12 @@ const NARROW_MS: i64 = 15;
 /// What the world knows of an actor, dead ones included.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
+    /// What it is.
+    pub(super) kind: &'static str,
+    /// It has come to its own end.
+    pub(super) over: bool,
+    /// The start that made it, if it is a slice.
+    pub(super) start: Option<Start>,
     /// When the platform ends it.
     pub(super) ends: i64,
     /// Nobody ends it: a zombie.
@@ -42,6 +50,10 @@ pub(super) struct Facts {
     pub(super) saw_open: BTreeSet<DestinationId>,
     /// The attempt budgets that it saw then.
     pub(super) saw_budget: BTreeMap<DestinationId, u32>,
+    /// The runs as it last saw them.
+    pub(super) saw_runs: BTreeMap<RunId, Seen>,
+    /// Whether it last saw redriving frozen.
+    pub(super) saw_frozen: bool,
     below: i64,
     above: i64,
 }
@@ -67,6 +79,10 @@ pub(super) struct Inner {
     /// Since when breakers have been open.
     pub(super) open_since: BTreeMap<DestinationId, i64>,
     pub(super) queue: SimQueue,
+    /// The dead-letter queue.
+    pub(super) letters: MemoryDeadLetters,
+    /// The starter of slices.
+    pub(super) starts: Starts,
     /// What deliver measured: all its invocations of a run share one environment.
     pub(super) measure: Arc<Measure>,
     pub(super) receivers: Vec<Receiver>,
@@ -100,6 +116,8 @@ impl Inner {
             reach_on: false,
             open_since: BTreeMap::new(),
             queue: SimQueue::default(),
+            letters: MemoryDeadLetters::new(Timestamp::from_millis(start)),
+            starts: Starts::default(),
             measure: Arc::default(),
             receivers: (0..receivers).map(|_| Receiver::new()).collect(),
             script: None,
@@ -139,7 +157,7 @@ impl Inner {
     pub(super) fn begin(&mut self, actor: u32, kind: &'static str, lasts: i64) {
         let half = u64::try_from(self.width / 2).unwrap_or(0) + 1;
         let part = |n: u64| i64::try_from(mix(&[self.seed, u64::from(actor), n]) % half).unwrap_or(0);
-        let facts = Facts { ends: self.now + lasts, below: part(1), above: part(2), ..Facts::default() };
+        let facts = Facts { kind, ends: self.now + lasts, below: part(1), above: part(2), ..Facts::default() };
         self.facts.insert(actor, facts);
         self.count(kind);
     }

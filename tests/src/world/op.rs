@@ -234,13 +234,67 @@ pub enum Op {
         /// Milliseconds.
         ms: u16,
     },
-    /// The wake index does not see what happens to a row.
+    /// The indexes do not see what happens to a row.
     Lag {
         /// Which reminder.
         reminder: u8,
     },
-    /// The wake index sees everything again.
+    /// The indexes see everything again.
     CatchUp,
+    /// An actor goes on undisturbed to its next call whose loss matters to redriving, or for so many calls.
+    Walk {
+        /// Which.
+        actor: u32,
+        /// At most so many.
+        calls: u8,
+    },
+    /// An operator starts a redrive run.
+    Redrive {
+        /// Its number.
+        actor: u32,
+        /// Which order.
+        variant: u8,
+    },
+    /// A slice that is due begins.
+    Slice {
+        /// Its number.
+        actor: u32,
+        /// Which of those that are due.
+        which: u8,
+        /// The same start comes once more.
+        again: bool,
+    },
+    /// A planned slice never begins.
+    LoseSlice {
+        /// Which.
+        which: u8,
+    },
+    /// An operator aborts a redrive run.
+    Abort {
+        /// Its number.
+        actor: u32,
+        /// Which run.
+        run: u8,
+    },
+    /// The owner of a redrive run lets it go on.
+    GoOn {
+        /// Its number.
+        actor: u32,
+        /// Which run.
+        run: u8,
+    },
+    /// An operator freezes all redriving, or lets it go on.
+    Freeze {
+        /// Its number.
+        actor: u32,
+        /// Frozen or not.
+        on: bool,
+    },
+    /// The queue itself moves a message to the dead-letter queue: with its body alone.
+    Broker {
+        /// Which reminder it names.
+        reminder: u8,
+    },
 }
 
 /// A list as text: one operation a line.

@@ -14,9 +14,9 @@ use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::outcome::{CallResult, Failure};
 use punctual_core::ports::{
-    Acquired, Control, Created, Cursor, DeadLetters, EndedPage, EndedQuery, Ledger, Outgoing, Partition, PortError, Queue,
-    Request, RunPage, SecretUnavailable, Secrets, ShadowPage, ShadowQuery, Stored, Time, WakePage, WakeQuery, Watched, Webhook,
-    Written,
+    Acquired, Control, Created, Cursor, DeadLetters, EndedPage, EndedQuery, Ledger, Letter, Letters, Outgoing, Partition,
+    PortError, Queue, Request, RunPage, SecretUnavailable, Secrets, ShadowPage, ShadowQuery, Slices, Stored, Time, WakePage,
+    WakeQuery, Watched, Webhook, Written,
 };
 use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
@@ -112,14 +112,13 @@ impl Ledger for Port {
         answer!(self, Effect::CountDead(after), Count, "count_reachable_dead")
     }
 
-    /// No actor of this world asks.
-    async fn ended(&self, _: &EndedQuery) -> Result<EndedPage, PortError> {
-        Err(fault("ended"))
+    async fn ended(&self, query: &EndedQuery) -> Result<EndedPage, PortError> {
+        answer!(self, Effect::Ended(query.clone()), Ended, "ended")
     }
 
-    /// No actor of this world asks.
-    async fn of_run(&self, _: &RunId, _: Option<&DeliveryId>) -> Result<RunPage, PortError> {
-        Err(fault("of_run"))
+    /// All of a run is one page here.
+    async fn of_run(&self, run: &RunId, _: Option<&DeliveryId>) -> Result<RunPage, PortError> {
+        answer!(self, Effect::OfRun(run.clone()), OfRun, "of_run")
     }
 }
 
@@ -170,29 +169,28 @@ impl Control for Port {
         answer!(self, Effect::PutDestination(Box::new(destination.clone()), expected), Stored, "put_destination")
     }
 
-    /// No actor of this world asks.
-    async fn run(&self, _: &RunId) -> Result<Option<Run>, PortError> {
-        Err(fault("run"))
+    async fn run(&self, id: &RunId) -> Result<Option<Run>, PortError> {
+        let found: Result<_, PortError> = answer!(self, Effect::Run(id.clone()), Run, "run");
+        found.map(|found| found.map(|found| *found))
     }
 
-    /// No actor of this world asks.
     async fn runs(&self) -> Result<Vec<Run>, PortError> {
-        Err(fault("runs"))
+        answer!(self, Effect::Runs, Runs, "runs")
     }
 
-    /// No actor of this world asks.
-    async fn put_run(&self, _: &Run, _: u64) -> Result<Stored, PortError> {
-        Err(fault("put_run"))
+    async fn put_run(&self, run: &Run, expected: u64) -> Result<Stored, PortError> {
+        answer!(self, Effect::PutRun(Box::new(run.clone()), expected), Stored, "put_run")
     }
 
-    /// No actor of this world asks.
     async fn freeze(&self) -> Result<Option<Change>, PortError> {
-        Err(fault("freeze"))
+        answer!(self, Effect::Freeze, Freeze, "freeze")
     }
 
-    /// No actor of this world asks.
-    async fn put_freeze(&self, _: Option<&Change>) -> Result<(), PortError> {
-        Err(fault("put_freeze"))
+    async fn put_freeze(&self, freeze: Option<&Change>) -> Result<(), PortError> {
+        match self.ask(Effect::PutFreeze(freeze.cloned())).await {
+            Answer::Done => Ok(()),
+            _ => Err(fault("put_freeze")),
+        }
     }
 
     async fn cursors(&self) -> Result<Vec<(Lane, Cursor)>, PortError> {
@@ -243,6 +241,42 @@ impl DeadLetters for Port {
         match self.ask(Effect::Letter(letter.clone())).await {
             Answer::Done => Ok(()),
             _ => Err(fault("send")),
+        }
+    }
+}
+
+impl Letters for Port {
+    async fn receive(&self, most: u32, hide_seconds: u32) -> Result<Vec<Letter>, PortError> {
+        answer!(self, Effect::ReceiveLetters(most, hide_seconds), Letters, "receive")
+    }
+
+    async fn delete(&self, receipts: &[String]) -> Vec<Result<(), PortError>> {
+        if receipts.is_empty() {
+            return Vec::new();
+        }
+        each(self.ask(Effect::DeleteLetters(receipts.to_vec())).await, receipts, "delete")
+    }
+
+    async fn release(&self, receipts: &[String]) -> Vec<Result<(), PortError>> {
+        if receipts.is_empty() {
+            return Vec::new();
+        }
+        each(self.ask(Effect::ShowLetters(receipts.to_vec())).await, receipts, "release")
+    }
+}
+
+fn each(answer: Answer, receipts: &[String], what: &'static str) -> Vec<Result<(), PortError>> {
+    match answer {
+        Answer::Each(worked) => worked.into_iter().map(|worked| if worked { Ok(()) } else { Err(fault(what)) }).collect(),
+        _ => receipts.iter().map(|_| Err(fault(what))).collect(),
+    }
+}
+
+impl Slices for Port {
+    async fn schedule(&self, run: &RunId, slice: u32, at: Timestamp) -> Result<(), PortError> {
+        match self.ask(Effect::PlanSlice(run.clone(), slice, at)).await {
+            Answer::Done => Ok(()),
+            _ => Err(fault("schedule")),
         }
     }
 }

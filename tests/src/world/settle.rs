@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use futures::FutureExt as _;
 use punctual_core::attempt::Answer as Evidence;
 use punctual_core::delivery::Delivery;
 use punctual_core::outcome::CallResult;
+use punctual_core::ports::Control as _;
+use punctual_core::redrive::Run;
 use punctual_core::state::State;
 
 use super::checks::shown;
@@ -64,6 +67,7 @@ impl World {
         };
         let running: Vec<u32> = self.actors.keys().copied().collect();
         running.into_iter().for_each(|actor| self.run_on(actor));
+        let _ = self.inner().control.put_freeze(None).now_or_never();
         if thaws {
             for destination in 0..DESTINATIONS {
                 self.start_and_run(&Op::Resume { actor: number(), destination });
@@ -105,6 +109,13 @@ impl World {
                 self.start_and_run(&Op::Poll { actor: number(), most: 10, skip: 0 });
                 continue;
             }
+            if self.inner().starts.is_due(now) {
+                self.start_and_run(&Op::Slice { actor: number(), which: 0, again: false });
+                continue;
+            }
+            if self.mend_chain(number()) {
+                continue;
+            }
             if now >= ticked.saturating_add(TICK_MS) {
                 ticked = now;
                 self.start_and_run(&Op::Tick { actor: number() });
@@ -132,6 +143,7 @@ impl World {
         let inner = self.inner();
         self.actors.is_empty()
             && inner.queue.left() == 0
+            && !inner.runs().iter().any(Run::needs_slice)
             && inner
                 .ledger
                 .rows()
@@ -147,7 +159,8 @@ impl World {
         let horizon = i64::try_from(self.stage.rules.horizon.as_millis()).unwrap_or(0);
         let rows = inner.ledger.rows();
         let wakes = rows.iter().filter_map(|row| row.wake_at).map(|at| (at.as_millis() - horizon).max(tick));
-        timers.chain(visible).chain(wakes).filter(|at| *at > inner.now).min().unwrap_or(tick.max(inner.now + 1))
+        let slices: Vec<i64> = inner.starts.instants().collect();
+        timers.chain(visible).chain(slices).chain(wakes).filter(|at| *at > inner.now).min().unwrap_or(tick.max(inner.now + 1))
     }
 }
 
@@ -167,10 +180,15 @@ impl Inner {
             if calls > row.attempts.len() {
                 self.violate("call_without_evidence", format!("{name}: {calls} calls; {}", shown(&row)));
             }
+            if row.redrives.len() > 0 {
+                let what = format!("end of a redriven row: {}", row.state);
+                self.count(&what);
+            }
             if row.death > 0 && row.state.needs_operator() && !self.checks.letters.contains(&(row.id.to_string(), row.death)) {
                 self.violate("no_dead_letter", format!("{name}: {}", shown(&row)));
             }
         }
+        self.judge_runs();
     }
 
     /// Whoever had time enough in a healthy world is delivered, or has a reason other than lateness.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::actor::Stage;
 use super::ports::url_of;
 use super::rng::{Rng, mix};
+use super::step::World;
 
 /// When every world begins.
 pub(super) const START: i64 = 1_796_115_600_000;
@@ -31,6 +32,7 @@ pub(super) fn stage(seed: u64) -> Stage {
         tick: TICK,
         margin: seconds(&[1, 3, 10]),
         handoff_threshold: seconds(&[10, 20, 60, 120]),
+        interval: Duration::from_secs(Rng::new(mix(&[seed, 16])).pick(&[10, 60, 60, 120, 300]).unwrap_or(60)),
     }
 }
 
@@ -121,6 +123,56 @@ pub(super) fn garbled(row: Option<&Delivery>, variant: u8) -> String {
         }
     }
     message.body()
+}
+
+/// A row's message.
+pub(super) fn message_of(row: &Delivery) -> String {
+    Message::of(row).body()
+}
+
+/// What an operator sends to start a redrive run.
+pub(super) fn order(seed: u64, variant: u8, now: i64) -> Value {
+    let mut rng = Rng::new(mix(&[seed, 17, u64::from(variant)]));
+    let at = |ms: i64| Timestamp::from_millis(ms).to_string();
+    let mut selection = json!({});
+    let kind = rng.below(10);
+    if kind < 5 || kind == 8 {
+        let some = [json!(["r0"]), json!(["r1"]), json!(["r0", "r1"])];
+        selection["destination_ids"] = rng.pick(&some).unwrap_or_default();
+    }
+    if (3..7).contains(&kind) {
+        let some = [
+            json!(["rejected", "gone", "attempts_exhausted"]),
+            json!(["attempts_exhausted", "outcome_unknown", "crash_loop", "deadline_passed"]),
+            json!(["deadline_passed", "no_safe_retry_window", "retry_disabled", "key_conflict"]),
+        ];
+        selection["reasons"] = rng.pick(&some).unwrap_or_default();
+    }
+    if kind == 7 {
+        let some: Vec<String> = (0..REMINDERS).filter(|_| rng.chance(500)).map(|n| World::id_of(n).to_string()).collect();
+        selection["delivery_ids"] = json!(if some.is_empty() { vec![World::id_of(0).to_string()] } else { some });
+    }
+    if kind >= 8 {
+        selection["died_from"] = json!(at(now - i64::from(rng.between(60_000, 4_000_000))));
+    }
+    if rng.chance(150) {
+        selection["deadline_reachable"] = json!(rng.chance(700));
+    }
+    let canary_size = rng.between(1, 3);
+    json!({
+        "action": "start",
+        "owner": "sim",
+        "why": "drill",
+        "evidence": "the world heals",
+        "selection": selection,
+        "max_count": rng.pick(&[canary_size, 3, 8, 1_000]).unwrap_or(8).max(canary_size),
+        "rate_per_second": rng.pick(&[1, 1, 1, 2, 10]),
+        "canary_size": canary_size,
+        "abort_threshold_percent": rng.pick(&[1, 34, 50, 100]),
+        "canary_seconds": rng.pick(&[60, 120, 900]),
+        "attempts": rng.between(1, 3),
+        "deliver_by": if rng.chance(500) { Some(at(now + rng.pick(&[60_000, 900_000, 7_200_000]).unwrap_or(60_000))) } else { None },
+    })
 }
 
 /// What an application sends.

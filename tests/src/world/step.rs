@@ -112,7 +112,7 @@ impl World {
         })
     }
 
-    fn start(&mut self, number: u32, kind: &'static str, lasts: i64, make: impl FnOnce(Port) -> Running) {
+    pub(super) fn start(&mut self, number: u32, kind: &'static str, lasts: i64, make: impl FnOnce(Port) -> Running) {
         if self.actors.contains_key(&number) {
             return;
         }
@@ -168,6 +168,9 @@ impl World {
             self.actors.remove(&number);
             let mut inner = self.inner();
             inner.bury_actor(number, false);
+            if let Some(facts) = inner.facts.get_mut(&number) {
+                facts.over = true;
+            }
             inner.finished(number, &done);
         }
     }
@@ -177,6 +180,10 @@ impl World {
             let mut inner = self.inner();
             inner.count(why);
             inner.say(|| format!("a{number} {why}"));
+            if inner.facts.get(&number).is_some_and(|facts| facts.kind == "slice") {
+                inner.count(&format!("slice {why}"));
+            }
+            inner.start_again(number);
             inner.bury_actor(number, true);
             let now = inner.now;
             if let Some(facts) = inner.facts.get_mut(&number) {
@@ -204,7 +211,7 @@ impl World {
     }
 
     /// One call of an actor gets its fate. False if it has none that can go on.
-    fn step(&mut self, number: u32, call: usize, fate: Fate) -> bool {
+    pub(super) fn step(&mut self, number: u32, call: usize, fate: Fate) -> bool {
         if !self.actors.contains_key(&number) {
             return false;
         }
@@ -218,10 +225,12 @@ impl World {
         };
         match fate {
             Fate::CrashBefore => {
+                self.inner().count_slice_crash(number, chosen, "before");
                 self.inner().pending.remove(&chosen);
                 self.crash(number, "crash before a call");
             }
             Fate::CrashAfter => {
+                self.inner().count_slice_crash(number, chosen, "after");
                 self.inner().progress(chosen, Fate::Held);
                 self.crash(number, "crash after a call");
             }
@@ -297,6 +306,7 @@ impl World {
                 self.step(actor, usize::from(call), fate);
             }
             Op::Run { actor } => self.run_on(actor),
+            Op::Walk { actor, calls } => self.walk(actor, calls),
             Op::Crash { actor } => self.crash(actor, "crash"),
             Op::Cancel { actor, reminder } => {
                 let event = on_delivery("cancel", reminder);
@@ -351,6 +361,13 @@ impl World {
                 self.inner().lagging.insert(id);
             }
             Op::CatchUp => self.inner().catch_up(),
+            Op::Redrive { .. }
+            | Op::Slice { .. }
+            | Op::LoseSlice { .. }
+            | Op::Abort { .. }
+            | Op::GoOn { .. }
+            | Op::Freeze { .. }
+            | Op::Broker { .. } => self.redrive_op(op),
         }
     }
 }
@@ -378,6 +395,14 @@ impl Inner {
     /// What a row's payload says.
     pub(super) fn body(&self, row: &Delivery) -> Option<Vec<u8>> {
         Some(self.ledger.payload(&row.id, &row.content).now_or_never()?.ok()??.body)
+    }
+
+    /// Where a slice crashes.
+    fn count_slice_crash(&mut self, actor: u32, call: u64, when: &str) {
+        let slice = self.facts.get(&actor).is_some_and(|facts| facts.kind == "slice");
+        if let Some(word) = self.pending.get(&call).filter(|_| slice).and_then(|pending| pending.effect.word()) {
+            self.count(&format!("slice crash {when} {word}"));
+        }
     }
 
     fn on_message(
@@ -409,6 +434,7 @@ impl Inner {
     fn finished(&mut self, number: u32, done: &Done) {
         self.say(|| match done {
             Done::Scheduled(response) => format!("a{number} done: {:?}", response.summary),
+            Done::Redriven(response) => format!("a{number} done: {}", response.text.join(" ")),
             other => format!("a{number} done: {other:?}"),
         });
         match done {
@@ -441,7 +467,9 @@ impl Inner {
             }
             Done::Scheduled(response) => self.check_scheduled(response),
             Done::Operated(ok) => self.count(if *ok { "operated" } else { "operate refused" }),
+            Done::Redriven(response) => self.count_redriven(response),
             Done::Failed(why) => {
+                self.start_again(number);
                 self.count("actor failed");
                 self.say(|| format!("a{number} failed: {why}"));
             }
