@@ -40,7 +40,8 @@ pub(crate) enum Passed {
     Enough,
     /// A destination was changed, or is not reached any more: the run is to be judged again.
     Changed,
-    /// The slice has no more time, or the run was changed, frozen or taken in between.
+    /// The slice has no more time, or the run was changed, frozen or taken in between, or rows may or may not have been
+    /// written: the next slice counts them.
     Stopped,
 }
 
@@ -98,9 +99,11 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
             }
             let mut line = line.into_iter().peekable();
             while line.peek().is_some() {
-                let room = held.run.may_move(held.run.counters.moved);
+                // A write that failed may have been made all the same.
+                let unknown = p.report.failed_writes;
+                let room = held.run.may_move(held.run.counters.moved.saturating_add(unknown));
                 if room == 0 {
-                    return Ok(Passed::Enough);
+                    return Ok(if unknown == 0 { Passed::Enough } else { Passed::Stopped });
                 }
                 if held.run.phase != run.phase || !self.may_go_on(held, p).await? {
                     return Ok(Passed::Stopped);
@@ -128,7 +131,12 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
         if !held.save(self.time.now()?, |run| run.counters.skipped.clone_from(&skipped)).await? {
             return Ok(Passed::Stopped);
         }
-        Ok(if waiting { Passed::NoRoom } else { Passed::Exhausted })
+        Ok(match (waiting, p.report.failed_writes) {
+            (true, _) => Passed::NoRoom,
+            (false, 0) => Passed::Exhausted,
+            // They are tried again.
+            (false, _) => Passed::Stopped,
+        })
     }
 
     /// Whether there is time, the run is ours, and nobody has frozen it.

@@ -57,6 +57,8 @@ pub struct SliceReport {
     pub receives: u64,
     /// Dead letters deleted.
     pub deleted: u32,
+    /// Dead letters that could not be deleted; another pass over the queue does it.
+    pub undeleted: u32,
     /// It did not sweep, because this run does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<RunId>,
@@ -84,6 +86,7 @@ impl SliceReport {
             released: Tally::default(),
             receives: 0,
             deleted: 0,
+            undeleted: 0,
             waits_for: None,
             waits_until: None,
             stopped: None,
@@ -93,6 +96,13 @@ impl SliceReport {
 
     fn idle(self, why: impl Into<String>, run: &Run) -> Self {
         Self { idle: Some(why.into()), phase: Some(run.phase), ..self }
+    }
+
+    /// What this slice could not do, though nothing stood against it.
+    fn left_undone(&self) -> Option<String> {
+        let writes = Some(self.failed_writes).filter(|n| *n > 0).map(|n| format!("{n} rows could not be written"));
+        let letters = Some(self.undeleted).filter(|n| *n > 0).map(|n| format!("{n} dead letters could not be deleted"));
+        writes.or(letters)
     }
 
     /// For a person.
@@ -153,6 +163,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
             tracing::error!(run_id = %run_id, slice, by = %self.by, error = %chain(&error), "a slice failed");
             report.failed = Some(cause(&error));
         }
+        report.failed = report.failed.take().or_else(|| report.left_undone());
         self.leave(&mut held, slice, next_at, &report).await;
         report.phase = Some(held.run.phase);
         point(Point::SliceEnded, run_id);

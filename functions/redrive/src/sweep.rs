@@ -113,9 +113,12 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
                 let receives = held.run.counters.scan_receives;
                 tracing::error!(run_id = %held.run.id, receives, "the dead-letter queue is too long for a pass; letters are left");
             }
-            swept = end == End::Whole || endless;
+            swept = (end == End::Whole || endless) && report.undeleted == 0;
             if !swept {
-                let goes_on = (end == End::OutOfTime).then_some(Pass { begun_at, undecided_until: None });
+                // What could not be deleted shows itself when its time is up: another pass finds it then.
+                let undecided_until = (report.undeleted > 0).then(|| now.hi.plus(HIDE));
+                let goes_on = end == End::OutOfTime || undecided_until.is_some();
+                let goes_on = goes_on.then_some(Pass { begun_at, undecided_until });
                 held.save(now, |run| run.pass = goes_on).await?;
             }
         }
@@ -236,7 +239,10 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
                     count(&mut counted.deleted, *why);
                     report.deleted = report.deleted.saturating_add(1);
                 }
-                Err(error) => tracing::warn!(error = %chain(&error), "a dead letter could not be deleted; a later pass does it"),
+                Err(error) => {
+                    report.undeleted = report.undeleted.saturating_add(1);
+                    tracing::warn!(error = %chain(&error), "a dead letter could not be deleted; a later pass does it");
+                }
             }
         }
         Ok(())

@@ -273,7 +273,7 @@ impl Inner {
             ) => last.is_some_and(|a| a.reason == reason),
             Some(Reason::AttemptsExhausted) => row.attempts.len() >= usize::try_from(least).unwrap_or(0),
             Some(Reason::CrashLoop) => {
-                row.attempts.len() >= 3 && row.attempts.iter().rev().take(3).all(|a| a.answer == Evidence::Unknown)
+                row.attempts.len() >= 3 && row.attempts.iter().rev().take(3).all(punctual_core::attempt::Attempt::is_unknown)
             }
             Some(Reason::OutcomeUnknown) => last.is_some_and(|a| a.answer != Evidence::Status(200)),
             Some(Reason::NoSafeRetryWindow | Reason::RetryDisabled) => last.is_some(),
