@@ -9,6 +9,8 @@ use punctual_core::ports::Control as _;
 use punctual_core::redrive::Selection;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
+use serde::Deserialize as _;
+use serde_json::Value;
 
 use super::effect::Effect;
 use super::inner::Inner;
@@ -215,8 +217,10 @@ fn promising(world: &World, rng: &mut Rng) -> u8 {
     let now = Now::exactly(Timestamp::from_millis(inner.now));
     let takes = |variant: u8| {
         let order = setup::order(world.seed, variant, inner.now);
-        let selection: Selection = serde_json::from_value(order["selection"].clone()).unwrap_or_default();
-        let can = |row: &Delivery| order["deliver_by"].is_string() || can_start(row.deliver_by, inner.margin, now);
+        let selection: Selection = order.get("selection").and_then(|one| Selection::deserialize(one).ok()).unwrap_or_default();
+        let can = |row: &Delivery| {
+            order.get("deliver_by").is_some_and(Value::is_string) || can_start(row.deliver_by, inner.margin, now)
+        };
         inner.ledger.rows().iter().any(|row| selection.matches(row, now, inner.margin) && can(row))
     };
     let variants: Vec<u8> = (0..6).map(|_| small(rng, 255)).collect();

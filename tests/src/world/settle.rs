@@ -180,7 +180,7 @@ impl Inner {
             if calls > row.attempts.len() {
                 self.violate("call_without_evidence", format!("{name}: {calls} calls; {}", shown(&row)));
             }
-            if row.redrives.len() > 0 {
+            if !row.redrives.is_empty() {
                 let what = format!("end of a redriven row: {}", row.state);
                 self.count(&what);
             }

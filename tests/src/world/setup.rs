@@ -134,11 +134,11 @@ pub(super) fn message_of(row: &Delivery) -> String {
 pub(super) fn order(seed: u64, variant: u8, now: i64) -> Value {
     let mut rng = Rng::new(mix(&[seed, 17, u64::from(variant)]));
     let at = |ms: i64| Timestamp::from_millis(ms).to_string();
-    let mut selection = json!({});
+    let mut selection = serde_json::Map::new();
     let kind = rng.below(10);
     if kind < 5 || kind == 8 {
         let some = [json!(["r0"]), json!(["r1"]), json!(["r0", "r1"])];
-        selection["destination_ids"] = rng.pick(&some).unwrap_or_default();
+        selection.insert("destination_ids".into(), rng.pick(&some).unwrap_or_default());
     }
     if (3..7).contains(&kind) {
         let some = [
@@ -146,17 +146,17 @@ pub(super) fn order(seed: u64, variant: u8, now: i64) -> Value {
             json!(["attempts_exhausted", "outcome_unknown", "crash_loop", "deadline_passed"]),
             json!(["deadline_passed", "no_safe_retry_window", "retry_disabled", "key_conflict"]),
         ];
-        selection["reasons"] = rng.pick(&some).unwrap_or_default();
+        selection.insert("reasons".into(), rng.pick(&some).unwrap_or_default());
     }
     if kind == 7 {
         let some: Vec<String> = (0..REMINDERS).filter(|_| rng.chance(500)).map(|n| World::id_of(n).to_string()).collect();
-        selection["delivery_ids"] = json!(if some.is_empty() { vec![World::id_of(0).to_string()] } else { some });
+        selection.insert("delivery_ids".into(), json!(if some.is_empty() { vec![World::id_of(0).to_string()] } else { some }));
     }
     if kind >= 8 {
-        selection["died_from"] = json!(at(now - i64::from(rng.between(60_000, 4_000_000))));
+        selection.insert("died_from".into(), json!(at(now - i64::from(rng.between(60_000, 4_000_000)))));
     }
     if rng.chance(150) {
-        selection["deadline_reachable"] = json!(rng.chance(700));
+        selection.insert("deadline_reachable".into(), json!(rng.chance(700)));
     }
     let canary_size = rng.between(1, 3);
     json!({
