@@ -82,9 +82,10 @@ impl Inner {
         if !after.redrives.starts_with(&before.redrives) || new.len() != lines.count() {
             broken.push(("redrive_forgotten", "what returned it is not told".into()));
         }
-        let granted: u32 = after.redrives.iter().map(|one| one.granted).sum();
-        if after.granted != granted {
-            broken.push(("granted", format!("{} attempts are granted, and {granted} were", after.granted)));
+        let granted: u32 = new.iter().map(|one| one.granted).sum();
+        if after.granted != before.granted.saturating_add(granted) {
+            let were = format!("{} attempts were granted, then {granted}, and {} are", before.granted, after.granted);
+            broken.push(("granted", were));
         }
         for one in new {
             broken.extend(self.moved(before, after, one, actor));
