@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use punctual_core::state::State;
 use punctual_tests::stack::root;
-use punctual_tests::world::{self, op};
+use punctual_tests::world::{self, Fate, Kills, killed, op};
 
 /// So many seeds, a part for each thread.
 const SEEDS: u64 = 400;
@@ -105,6 +106,37 @@ fn part(thread: u64) -> BTreeMap<String, u64> {
         }
     }
     coverage
+}
+
+/// Two hundred kills, spread over all calls of a redrive run's slices: before the call, or after it happened.
+#[test]
+fn wherever_a_slice_is_killed_a_run_comes_to_the_same() {
+    const POINTS: u64 = 200;
+    let calm = killed(7, Kills::default());
+    let expected = calm.outcome.clone().expect("a run");
+    assert_eq!((calm.violation, expected.run.clone()), (None, ("done".into(), 6)));
+    // Delivered at the second attempt; those that are not selected are as they were.
+    let (moved, left) = ((State::Delivered, 2, 1, 2, 1), (State::Dead, 1, 0, 1, 0));
+    assert_eq!(expected.rows, [moved, moved, moved, moved, moved, moved, left, left]);
+    assert_eq!(expected.letters.len(), 2);
+    let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+    for point in 0..POINTS {
+        let at = 1 + point * calm.calls / POINTS;
+        let fate = if point % 2 == 0 { Fate::CrashBefore } else { Fate::CrashAfter };
+        // A third of them are killed once more, in a later slice.
+        let second = (point % 3 == 0).then_some((at + 20 + point % 40, Fate::CrashAfter));
+        let kills = Kills { at: [(at, fate)].into_iter().chain(second).collect(), late: point % 4 < 2 };
+        let killed = killed(7, kills.clone());
+        assert_eq!((killed.violation, killed.outcome.as_ref()), (None, Some(&expected)), "{kills:?}");
+        killed.coverage.into_iter().for_each(|(what, n)| *seen.entry(what).or_default() += n);
+    }
+    println!("{} calls of slices; {seen:?}", calm.calls);
+    for what in ["plan", "run", "ledger", "claim", "send", "receive", "delete", "show"] {
+        for when in ["before", "after"] {
+            let point = format!("slice crash {when} {what}");
+            assert!(seen.contains_key(&point), "no kill was a {point}");
+        }
+    }
 }
 
 /// Every list begins with what went wrong, its seed, and what must happen in it, or it no longer shows anything.

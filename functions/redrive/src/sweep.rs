@@ -22,6 +22,8 @@ use crate::slice::SliceReport;
 
 /// How long a letter is hidden that is left: longer than a pass, so that it sees none twice.
 const HIDE: Duration = Duration::from_secs(900);
+/// From one word of what was received to the next, and until a request of a slice that is gone has surely arrived, at most.
+const LATE: Duration = Duration::from_secs(120);
 /// The most letters of one receive.
 const MOST_RECEIVED: u32 = 10;
 /// How many receives are under way at once.
@@ -95,7 +97,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
                 if goes_on.is_none() {
                     run.counters.left.clear();
                 }
-                run.pass = Some(Pass { begun_at, undecided_until: Some(now.hi.plus(HIDE)) });
+                run.pass = Some(Pass { begun_at, undecided_until: Some(now.hi.plus(HIDE + LATE)) });
             };
             if !held.save(now, begin).await? {
                 return Ok(());
@@ -182,7 +184,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
         let (these, now) = (std::mem::take(counted), self.time.now()?);
         let note = |run: &mut Run| {
             these.add_to(run);
-            run.pass.iter_mut().for_each(|pass| pass.undecided_until = Some(now.hi.plus(HIDE)));
+            run.pass.iter_mut().for_each(|pass| pass.undecided_until = Some(now.hi.plus(HIDE + LATE)));
         };
         Ok(held.save(now, note).await?)
     }

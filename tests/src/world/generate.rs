@@ -327,7 +327,7 @@ impl Inner {
             })
     }
 
-    fn is_slice(&self, actor: u32) -> bool {
+    pub(super) fn is_slice(&self, actor: u32) -> bool {
         self.facts.get(&actor).is_some_and(|facts| facts.kind == "slice")
     }
 

@@ -13,6 +13,7 @@ mod effect;
 mod generate;
 mod happen;
 mod inner;
+mod kill;
 pub mod op;
 mod ports;
 mod queue;
@@ -31,6 +32,7 @@ use std::collections::BTreeMap;
 
 pub use checks::Violation;
 pub use generate::generate;
+pub use kill::{Killed, Kills, Outcome, killed};
 pub use op::{Behaviour, Fate, Op};
 pub use step::World;
 pub use wish::Wish;

@@ -2,7 +2,7 @@
 
 use futures::FutureExt as _;
 use punctual_core::id::RunId;
-use punctual_core::ports::{Control as _, Ledger as _, Letters as _, PortError, RunPage, Stored};
+use punctual_core::ports::{Control as _, Ledger as _, Letter, Letters as _, PortError, RunPage, Stored};
 use punctual_core::redrive::{Phase, Run};
 use punctual_core::time::Timestamp;
 use punctual_redrive::Response;
@@ -295,4 +295,10 @@ impl Inner {
         };
         self.count(what);
     }
+}
+
+/// The delivery and the death that a letter tells of.
+pub(super) fn told(letter: &Letter) -> Option<(String, u32)> {
+    let told = punctual_core::dead_letter::told(letter)?;
+    Some((told.delivery_id.to_string(), told.death?))
 }

@@ -15,6 +15,7 @@ use punctual_core::time::Timestamp;
 use super::checks::{actor_of, shown};
 use super::effect::short;
 use super::inner::Inner;
+use super::redrive::told;
 
 /// A row whose deadline leaves so much time could be moved at ease, in milliseconds.
 const AT_EASE_MS: i64 = 400_000;
@@ -276,9 +277,4 @@ impl Inner {
 
 fn is_waiting(state: State) -> bool {
     !state.is_terminal() && !state.needs_operator()
-}
-
-fn told(letter: &punctual_core::ports::Letter) -> Option<(String, u32)> {
-    let told = punctual_core::dead_letter::told(letter)?;
-    Some((told.delivery_id.to_string(), told.death?))
 }

@@ -19,6 +19,7 @@ use serde_json::json;
 use super::actor::{self, Done, Running, Stage};
 use super::checks::Violation;
 use super::inner::Inner;
+use super::kill::Killer;
 use super::op::{Fate, Op};
 use super::ports::Port;
 use super::setup::{self, DESTINATIONS, Instants, START};
@@ -43,6 +44,8 @@ pub struct World {
     pub(super) stage: Stage,
     pub(super) seed: u64,
     pub(super) reminders: BTreeMap<u8, Instants>,
+    /// Kills slices that go on undisturbed, if there is one.
+    pub(super) killer: Option<Killer>,
 }
 
 impl std::fmt::Debug for World {
@@ -75,7 +78,14 @@ impl World {
             }
         }
         inner.say(|| format!("seed {seed}: {stage:?}"));
-        Self { inner: Arc::new(Mutex::new(inner)), actors: BTreeMap::new(), stage, seed, reminders: BTreeMap::new() }
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+            actors: BTreeMap::new(),
+            stage,
+            seed,
+            reminders: BTreeMap::new(),
+            killer: None,
+        }
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -245,7 +255,8 @@ impl World {
     /// An actor goes on until it must wait or is done.
     pub(super) fn run_on(&mut self, number: u32) {
         for _ in 0..MOST_STEPS {
-            if self.violation().is_some() || !self.step(number, 0, Fate::Ok) {
+            let fate = self.undisturbed(number);
+            if self.violation().is_some() || !self.step(number, 0, fate) {
                 return;
             }
         }
