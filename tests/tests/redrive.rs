@@ -10,6 +10,8 @@
 
 #[path = "redrive/crash.rs"]
 mod crash;
+#[path = "redrive/fresh.rs"]
+mod fresh;
 #[path = "redrive/fuse.rs"]
 mod fuse;
 #[path = "redrive/input.rs"]
