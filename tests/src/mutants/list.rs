@@ -24,6 +24,9 @@ const TRANSITION: &str = "shared/core/src/transition.rs";
 const ACQUIRE: &str = "shared/core/src/acquire.rs";
 const DECIDE: &str = "shared/core/src/decide.rs";
 const ATTEMPT: &str = "functions/deliver/src/attempt.rs";
+const REDRIVE: &str = "shared/core/src/transition/redrive.rs";
+const REDRIVE_DECIDE: &str = "shared/core/src/redrive/decide.rs";
+const MOVING: &str = "functions/redrive/src/moving.rs";
 const RECORD: &str = "functions/deliver/src/record.rs";
 
 /// All of them.
@@ -193,5 +196,100 @@ pub const ALL: &[Mutant] = &[
                 put: "    after.shadow |= mode == Mode::Shadow;",
             },
         ],
+    },
+    Mutant {
+        name: "a run moves a row twice",
+        patches: &[
+            Patch {
+                file: REDRIVE,
+                find: "    if row.redrives.iter().any(|redrive| redrive.run.as_ref() == Some(run)) {",
+                put: "    if row.redrives.len() > 99 && row.redrives.iter().any(|redrive| redrive.run.as_ref() == Some(run)) {",
+            },
+            Patch {
+                file: REDRIVE_DECIDE,
+                find: "    if row.state.needs_operator() && row.redrives.iter().any(",
+                put: "    if row.redrives.len() > 99 && row.redrives.iter().any(",
+            },
+        ],
+    },
+    Mutant {
+        name: "the sweep deletes letters that nobody moved",
+        patches: &[Patch {
+            file: REDRIVE_DECIDE,
+            find: "        Some(_) if row.state.needs_operator() => Leave(LeaveWhy::Unselected),\n",
+            put: "",
+        }],
+    },
+    Mutant {
+        name: "a slice takes a run whose lease is live",
+        patches: &[Patch {
+            file: "shared/core/src/redrive/run.rs",
+            find: "filter(|lease| lease.owner != owner && !now.reached(lease.until))",
+            put: "filter(|lease| lease.owner != owner && !now.reached(lease.until) && self.version == 0)",
+        }],
+    },
+    Mutant {
+        name: "the canary is not waited for",
+        patches: &[Patch {
+            file: "shared/core/src/redrive/judge.rs",
+            find: "    if waiting == 0 && !past(failures.all) {",
+            put: "    if !past(failures.all) {",
+        }],
+    },
+    Mutant {
+        name: "failures of moved rows are not judged",
+        patches: &[Patch {
+            file: "shared/core/src/redrive/judge.rs",
+            find: "    if let Some((class, n)) = worst {",
+            put: "    if let Some((class, n)) = worst.filter(|_| moved == 0) {",
+        }],
+    },
+    Mutant {
+        name: "a redrive grants no attempts",
+        patches: &[Patch {
+            file: REDRIVE,
+            find: "    after.granted = row.granted.saturating_add(attempts);\n",
+            put: "    after.granted = row.granted;\n",
+        }],
+    },
+    Mutant {
+        name: "a freeze is seen at a slice's begin alone",
+        patches: &[Patch {
+            file: MOVING,
+            find: "        if now.hi >= p.ends_at || self.control.freeze().await?.is_some() {",
+            put: "        if now.hi >= p.ends_at {",
+        }],
+    },
+    Mutant {
+        name: "what a slice moved that died is not counted",
+        patches: &[Patch {
+            file: "functions/redrive/src/slice.rs",
+            find: "            if totals.rows > held.run.counters.moved\n",
+            put: "            if totals.rows > held.run.counters.moved.saturating_add(1_000_000)\n",
+        }],
+    },
+    Mutant {
+        name: "a write whose answer was lost is not counted",
+        patches: &[Patch {
+            file: MOVING,
+            find: "held.run.may_move(held.run.counters.moved.saturating_add(unknown));",
+            put: "held.run.may_move(held.run.counters.moved);",
+        }],
+    },
+    Mutant {
+        name: "a run that is resumed while it is swept counts as swept",
+        patches: &[Patch {
+            file: "functions/redrive/src/sweep.rs",
+            find: "                run.swept = !matches!(run.phase, Phase::Canary | Phase::Moving);\n",
+            put: "                run.swept = true;\n",
+        }],
+    },
+    Mutant {
+        name: "a pass begins while letters are hidden",
+        patches: &[Patch {
+            file: "functions/redrive/src/sweep.rs",
+            find: ".filter(|until| !now.reached(*until)) {",
+            put: ".filter(|until| !now.reached(*until) && until.as_millis() == 0) {",
+        }],
     },
 ];

@@ -30,6 +30,8 @@ const SUITES: &[&str] = &[
     "sim",
     "--test",
     "model",
+    "--test",
+    "redrive",
     "--no-fail-fast",
 ];
 /// Tests that start the emulator, too slow to run once for each mutant; and the one that looks for the unbroken text.

@@ -7,7 +7,7 @@ use punctual_core::redrive::{Phase, StopCode};
 use punctual_core::state::State;
 use serde_json::{Value, json};
 
-use crate::world::{INTERVAL, Stage, dead, errors, order, run_id};
+use crate::world::{INTERVAL, Stage, World, dead, errors, order, run_id};
 
 fn hundred() -> Stage {
     let mut stage = Stage::start();
@@ -73,6 +73,34 @@ fn a_freeze_stops_all_and_leaves_everything_intact() {
     assert!(stage.effects().values().all(|n| *n == 1));
     let nothing = stage.ask(json!({"action": "unfreeze", "by": "bob", "why": "over"}));
     assert_eq!(nothing.text, ["Nothing was done: nothing was frozen."]);
+}
+
+/// The destination has so little room that a slice looks for more every second.
+#[test]
+fn a_freeze_stops_a_slice_that_is_under_way() {
+    let mut stage = Stage::start();
+    let world = stage.world.clone();
+    stage.wait(async move {
+        world.destination("crm", json!({"max_in_flight": 50})).await;
+        for n in 0..600 {
+            world.put(n, dead("crm", Reason::Rejected)).await;
+        }
+    });
+    stage.answer("crm", 200);
+    let id = run_id(&stage.ask(order(json!({"destination_ids": ["crm"]}), json!({"canary_size": 5}))));
+    let moved = |world: &World| world.ledger.rows().iter().filter(|row| !row.redrives.is_empty()).count();
+    stage.until("the middle of a slice", Duration::from_secs(600), |world| moved(world) >= 60);
+    let before = moved(&stage);
+    assert!(stage.ask(json!({"action": "freeze", "by": "bob", "why": "incident 9"})).ok);
+    stage.pass(INTERVAL);
+    let after = moved(&stage);
+    assert!(after <= before + 10, "{before}, and {after} after a minute: no more than one second's rows");
+    stage.pass(INTERVAL * 5);
+    assert_eq!(moved(&stage), after);
+
+    assert!(stage.ask(json!({"action": "unfreeze", "by": "bob", "why": "over"})).ok);
+    let run = stage.until_over(&id);
+    assert_eq!((run.phase, run.counters.moved), (Phase::Done, 600));
 }
 
 #[test]
