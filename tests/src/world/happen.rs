@@ -194,7 +194,9 @@ impl Inner {
         let Some(facts) = self.facts.get_mut(&actor) else { return };
         for d in destinations {
             let id = &d.spec.id;
-            facts.saw_budget.insert(id.clone(), d.spec.retry.attempts);
+            // One record of a batch may look anew: its neighbours go on with what the batch began with.
+            let known = if facts.kind == "deliver" { facts.saw_budget.get(id).copied().unwrap_or(0) } else { 0 };
+            facts.saw_budget.insert(id.clone(), d.spec.retry.attempts.max(known));
             if d.paused.is_some() {
                 facts.saw_paused.insert(id.clone());
             } else {
@@ -203,9 +205,9 @@ impl Inner {
         }
     }
 
-    /// Results that call for a pause are as good as one to whoever reads them.
+    /// Results that call for a pause are as good as one to deliver, which calls; whoever releases leaves that to it.
     fn saw_rejections(&mut self, actor: u32, watched: &Watched) {
-        let Some(facts) = self.facts.get_mut(&actor) else { return };
+        let Some(facts) = self.facts.get_mut(&actor).filter(|facts| facts.kind == "deliver") else { return };
         for destination in &watched.destinations {
             let mut of_it = watched.rejections.iter().filter(|(id, _)| *id == destination.spec.id);
             if of_it.any(|(_, rejections)| rejections.why_pause(destination).is_some()) {
@@ -218,10 +220,13 @@ impl Inner {
         let Some(facts) = self.facts.get_mut(&actor) else { return };
         for destination in &watched.destinations {
             let id = &destination.spec.id;
-            if watched.reach.iter().any(|(of, reach)| of == id && reach.open.is_some()) {
-                facts.saw_open.insert(id.clone());
-            } else {
+            let open = watched.reach.iter().any(|(of, reach)| of == id && reach.open.is_some());
+            if !open {
                 facts.saw_open.remove(id);
+                facts.saw_closed.insert(id.clone());
+            } else if !facts.saw_closed.contains(id) {
+                // Otherwise one record has looked anew, and its neighbours go on with what the batch began with.
+                facts.saw_open.insert(id.clone());
             }
         }
     }

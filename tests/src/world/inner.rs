@@ -48,6 +48,8 @@ pub(super) struct Facts {
     pub(super) saw_paused: BTreeSet<DestinationId>,
     /// The destinations whose breakers it saw open.
     pub(super) saw_open: BTreeSet<DestinationId>,
+    /// Those whose breakers it saw closed before.
+    pub(super) saw_closed: BTreeSet<DestinationId>,
     /// The attempt budgets that it saw then.
     pub(super) saw_budget: BTreeMap<DestinationId, u32>,
     /// The runs as it last saw them.
