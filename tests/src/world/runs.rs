@@ -266,7 +266,9 @@ impl Inner {
         let left: Vec<(String, u32)> = old.filter_map(|letter| told(&letter)).collect();
         for (name, death) in left.into_iter().filter(|(name, _)| moved.contains(name.as_str())) {
             let row = DeliveryId::new(name.clone()).ok().and_then(|id| self.row(&id));
-            if row.is_some_and(|row| death < row.death || !row.state.needs_operator()) {
+            // A later death that an operator ended is not the run's business.
+            let of_run = row.and_then(|row| row.redrives.iter().find(|one| one.run.as_ref() == Some(id)).map(|one| one.death));
+            if of_run.is_some_and(|moved| death <= moved) {
                 let why = format!("of {name}, death {death}, though {id} is done");
                 return self.violate("letter_left", why);
             }
