@@ -242,9 +242,9 @@ impl Time for HandTime {
     }
 }
 
-/// A store with one secret.
+/// A store with one secret, whatever it is asked for.
 #[derive(Debug)]
-struct OneSecret;
+pub struct OneSecret;
 
 impl Secrets for OneSecret {
     async fn active(&self, references: &[String]) -> Result<Vec<Secret>, SecretUnavailable> {

@@ -19,8 +19,7 @@ use punctual_adapters::memory::{MemoryControl, MemoryDeadLetters, MemoryLedger, 
 use punctual_core::delivery::{Delivery, NewDelivery, Payload};
 use punctual_core::destination::{Change, Destination};
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Reference};
-use punctual_core::ports::{Control as _, Created, Ledger as _, SecretUnavailable, Secrets, Stored};
-use punctual_core::signature::Secret;
+use punctual_core::ports::{Control as _, Created, Ledger as _, Stored};
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_deliver::Deliver;
@@ -32,6 +31,8 @@ use serde_json::{Value, json};
 use clock::{Clock, Invocation};
 use receiver::{Behaviour, Receiver};
 use report::{Report, Run};
+
+use crate::environment::OneSecret;
 
 const TICK: Duration = Duration::from_secs(60);
 const RULES: Rules = Rules { horizon: Duration::from_secs(150), lease: Duration::from_secs(30) };
@@ -242,7 +243,8 @@ async fn consume(world: &World, number: usize) {
 }
 
 /// A batch as Lambda hands it over.
-pub(crate) fn event(received: &[Received]) -> Value {
+#[must_use]
+pub fn event(received: &[Received]) -> Value {
     let record = |message: &Received| {
         json!({
             "messageId": message.id.as_str(),
@@ -257,18 +259,4 @@ pub(crate) fn event(received: &[Received]) -> Value {
         })
     };
     json!({ "Records": received.iter().map(record).collect::<Vec<_>>() })
-}
-
-/// A store with one secret.
-#[derive(Debug)]
-struct OneSecret;
-
-impl Secrets for OneSecret {
-    async fn active(&self, references: &[String]) -> Result<Vec<Secret>, SecretUnavailable> {
-        let secret = |reference: &String| {
-            Secret::parse("key", "whsec_cHVuY3R1YWwtdGVzdHMtc2VjcmV0LTIwMjctMDE=")
-                .map_err(|e| SecretUnavailable { reference: reference.clone(), problem: e.to_string() })
-        };
-        references.iter().map(secret).collect()
-    }
 }

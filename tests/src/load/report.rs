@@ -101,14 +101,20 @@ impl Report {
 /// The most of these instants, in order, that any one second holds.
 #[must_use]
 pub fn fullest_second(began: impl Iterator<Item = Timestamp>) -> usize {
-    let mut second = VecDeque::new();
+    fullest(began, Duration::from_secs(1))
+}
+
+/// The most of these instants, in order, that any so long window holds.
+#[must_use]
+pub fn fullest(began: impl Iterator<Item = Timestamp>, window: Duration) -> usize {
+    let mut within = VecDeque::new();
     let mut most = 0;
     for at in began {
-        while second.front().is_some_and(|first: &Timestamp| first.plus(Duration::from_secs(1)) <= at) {
-            second.pop_front();
+        while within.front().is_some_and(|first: &Timestamp| first.plus(window) <= at) {
+            within.pop_front();
         }
-        second.push_back(at);
-        most = most.max(second.len());
+        within.push_back(at);
+        most = most.max(within.len());
     }
     most
 }

@@ -17,6 +17,7 @@ use punctual_core::reason::Reason;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_core::transition::Transition;
+use punctual_tests::load::report::fullest;
 use punctual_tests::receiver::ReceiverOptions;
 use punctual_tests::stack::{StackOptions, sdk_config};
 use serde_json::{Value, json};
@@ -149,12 +150,6 @@ fn seen(answer: &Value) -> (BTreeMap<String, Value>, Vec<u64>) {
     (letters, receives)
 }
 
-/// The most of these instants, in order, that any window of this length holds.
-fn fullest(began: &[Timestamp], window: Duration) -> usize {
-    let within = |(i, first): (usize, &Timestamp)| began[i..].iter().take_while(|at| **at < first.plus(window)).count();
-    began.iter().enumerate().map(within).max().unwrap_or(0)
-}
-
 /// Waits until a run has come to its end, its dead letters swept, and gives it.
 async fn until_over(world: &World, id: &str) -> Value {
     let event = json!({"action": "status", "run_id": id});
@@ -223,7 +218,8 @@ async fn a_thousand_dead_are_redriven_by_reason_and_the_wrong_run_stops_by_itsel
     let after_canary = began[CANARY] - began[CANARY - 1];
     assert!(after_canary > 3_000, "the canary was not waited for: {after_canary} ms");
     let began: Vec<Timestamp> = began.into_iter().map(Timestamp::from_millis).collect();
-    let (second, window) = (fullest(&began, Duration::from_secs(1)), fullest(&began, WINDOW));
+    let most_within = |window| fullest(began.iter().copied(), window);
+    let (second, window) = (most_within(Duration::from_secs(1)), most_within(WINDOW));
     let most = RATE * usize::try_from(WINDOW.as_secs()).unwrap() + BURST;
     let ratio = f64::from(u32::try_from(window).unwrap()) / f64::from(u32::try_from(most).unwrap());
     println!("redrive_peak_window_ratio {ratio:.2} ({window} calls in the fullest {WINDOW:?}, {second} in the fullest second)");

@@ -14,7 +14,7 @@ use punctual_core::reason::Reason;
 use punctual_core::redrive::Phase;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
-use punctual_tests::load::report::fullest_second;
+use punctual_tests::load::report::{fullest, fullest_second};
 use serde_json::json;
 
 use crate::world::{Stage, World, begin, dead, order, run_id};
@@ -74,12 +74,6 @@ impl Shown {
     }
 }
 
-/// The most of these instants, in order, that any so long window holds.
-fn fullest(began: &[Timestamp], window: Duration) -> usize {
-    let most = began.iter().enumerate().map(|(n, first)| began[n..].iter().take_while(|at| **at < first.plus(window)).count());
-    most.max().unwrap_or(0)
-}
-
 fn play(redrives: bool) -> Shown {
     let mut stage = Stage::start();
     let world = stage.world.clone();
@@ -129,7 +123,8 @@ fn play(redrives: bool) -> Shown {
 fn fresh_work_waits_no_longer_while_five_thousand_come_back() {
     let (alone, beside) = (play(false), play(true));
     let (second, ten) = (Duration::from_secs(1), Duration::from_secs(10));
-    let (in_second, in_ten) = (fullest(&beside.redriven, second), fullest(&beside.redriven, ten));
+    let most_within = |window| fullest(beside.redriven.iter().copied(), window);
+    let (in_second, in_ten) = (most_within(second), most_within(ten));
     println!(
         "fresh p99 {:?} alone, {:?} beside {} of {} redriven calls; of these at most {in_second} in a second, {in_ten} in ten; {} in all",
         alone.p99(),

@@ -12,7 +12,7 @@ use aws_lambda_events::event::sqs::SqsEvent;
 use futures::executor::LocalPool;
 use futures::future::{Either, select};
 use futures::task::LocalSpawnExt as _;
-use punctual_adapters::memory::{MemoryControl, MemoryDeadLetters, MemoryLedger, MemoryQueue, MemorySlices, Received};
+use punctual_adapters::memory::{MemoryControl, MemoryDeadLetters, MemoryLedger, MemoryQueue, MemorySlices};
 use punctual_core::attempt::{Answer, Attempt};
 use punctual_core::breaker::Reach;
 use punctual_core::dead_letter::DeadLetter;
@@ -21,12 +21,9 @@ use punctual_core::destination::{Change, Destination};
 use punctual_core::history::HistoryEntry;
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Reference, RunId};
 use punctual_core::outcome::CallResult;
-use punctual_core::ports::{
-    Control as _, Created, DeadLetters as _, Ledger as _, Letter, Request, SecretUnavailable, Secrets, Stored, Webhook,
-};
+use punctual_core::ports::{Control as _, Created, DeadLetters as _, Ledger as _, Letter, Request, Stored, Webhook};
 use punctual_core::reason::Reason;
 use punctual_core::redrive::Run;
-use punctual_core::signature::Secret;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_deliver::Deliver;
@@ -35,7 +32,9 @@ use punctual_dispatch::Dispatch;
 use punctual_flows::release::Rules;
 use punctual_redrive::slice::SliceReport;
 use punctual_redrive::{Redrive, Response};
+use punctual_tests::environment::OneSecret;
 use punctual_tests::load::clock::{Clock, Invocation};
+use punctual_tests::load::event;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -491,30 +490,4 @@ pub(crate) fn run_id(response: &Response) -> String {
 pub(crate) fn errors(response: &Response) -> Vec<(&'static str, &str)> {
     assert!(response.errors.is_empty() == response.ok, "{response:?}");
     response.errors.iter().map(|e| (e.code, e.field.as_str())).collect()
-}
-
-fn event(received: &[Received]) -> Value {
-    let record = |message: &Received| {
-        json!({
-            "messageId": message.id.as_str(),
-            "receiptHandle": message.receipt,
-            "body": message.body,
-            "attributes": {
-                "ApproximateReceiveCount": message.receives.to_string(),
-                "ApproximateFirstReceiveTimestamp": message.first_received_at.as_millis().to_string(),
-            },
-            "messageAttributes": {},
-            "eventSource": "aws:sqs",
-        })
-    };
-    json!({ "Records": received.iter().map(record).collect::<Vec<_>>() })
-}
-
-struct OneSecret;
-
-impl Secrets for OneSecret {
-    async fn active(&self, references: &[String]) -> Result<Vec<Secret>, SecretUnavailable> {
-        let secret = |_: &String| Ok(Secret::parse("key", "whsec_cHVuY3R1YWwtdGVzdHMtc2VjcmV0LTIwMjctMDE=").unwrap());
-        references.iter().map(secret).collect()
-    }
 }
