@@ -27,7 +27,7 @@ ifdef LONG
 else
 	@$(CARGO) build --workspace --bins --locked --features punctual-flows/drill
 	@mkdir -p target/local/drill-bin
-	@cp target/debug/{dispatch,deliver,schedule,inspect,operate,redrive} target/local/drill-bin/
+	@cp target/debug/{dispatch,deliver,schedule,inspect,operate,redrive,monitor} target/local/drill-bin/
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/drill
 endif

@@ -11,6 +11,7 @@ use punctual_core::acquire::Claimer;
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::delivery::{Delivery, NewDelivery, Payload};
 use punctual_core::destination::{Change, Destination, Mode};
+use punctual_core::figures::Figures;
 use punctual_core::id::{
     Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, MessageId, Owner, Reference,
 };
@@ -23,10 +24,13 @@ use punctual_core::transition::{Stamp, Transition, dispatch_claimed, queued};
 use punctual_deliver::Deliver;
 use punctual_deliver::measure::Measure;
 use punctual_deliver::tally::Tally;
+use punctual_monitor::{Memory, Monitor};
 use serde_json::{Value, json};
 
 /// How long an invocation may take: deliver's timeout in the template.
 const INVOCATION: Duration = Duration::from_secs(30);
+/// From one run of dispatch to the next.
+pub const TICK: Duration = Duration::from_secs(60);
 /// The stage's safety margin.
 pub const MARGIN: Duration = Duration::from_secs(20);
 
@@ -164,6 +168,29 @@ impl Environment {
     }
 }
 
+impl Environment {
+    /// One run of monitor.
+    ///
+    /// # Errors
+    /// If it fails as a whole.
+    pub async fn monitor(&self, memory: &Memory) -> Result<Figures> {
+        self.time.begin_invocation();
+        self.queue.set_now(self.time.instant());
+        let monitor = Monitor {
+            ledger: &self.ledger,
+            control: &self.control,
+            queue: &self.queue,
+            dead_letters: &self.letters,
+            time: &self.time,
+            memory,
+            tick: TICK,
+            margin: MARGIN,
+            by: Correlation::of_request(&self.time.unique()),
+        };
+        Ok(monitor.run().await?)
+    }
+}
+
 /// A clock that moves when it is told to, and that every wait moves to its end.
 #[derive(Debug)]
 pub struct HandTime(Mutex<Hand>);
@@ -176,7 +203,7 @@ struct Hand {
 }
 
 impl HandTime {
-    fn new(now: Timestamp) -> Self {
+    pub(crate) fn new(now: Timestamp) -> Self {
         Self(Mutex::new(Hand { now, ends: now.plus(INVOCATION), drawn: 0 }))
     }
 
@@ -202,7 +229,7 @@ impl HandTime {
         hand.now = hand.now.plus(by);
     }
 
-    fn begin_invocation(&self) {
+    pub(crate) fn begin_invocation(&self) {
         let mut hand = self.hand();
         hand.ends = hand.now.plus(INVOCATION);
     }

@@ -2,6 +2,7 @@
 //!
 //! I am never deployed. I run the very binaries and the very template that are.
 
+pub mod alarms;
 pub mod answers;
 pub mod bench;
 pub mod cases;

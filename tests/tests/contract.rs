@@ -22,6 +22,8 @@ mod creation;
 mod damage;
 #[path = "contract/letters.rs"]
 mod letters;
+#[path = "contract/overview.rs"]
+mod overview;
 #[path = "contract/reads.rs"]
 mod reads;
 #[path = "contract/rows.rs"]
@@ -88,4 +90,6 @@ everywhere! {
         one_of_two_probes_has_the_lease;
     runs: runs_are_versioned, a_run_with_every_field_round_trips, one_of_two_slices_has_the_lease,
         a_freeze_is_kept_until_it_is_lifted;
+    overview: ended_rows_are_read_from_a_deadline_on, a_booking_takes_counts_along_if_it_is_written, the_last_heartbeat_of_each_function_is_kept,
+        all_rejections_are_seen_at_once;
 }

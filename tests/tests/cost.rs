@@ -3,7 +3,7 @@
 
 use punctual_tests::bench::bytes::delivered_at;
 use punctual_tests::bench::cost::{Path, first_try};
-use punctual_tests::bench::{ROW_BYTES_GOAL, WRITE_UNITS_GOAL};
+use punctual_tests::bench::{LOOK_UNITS_GOAL, ROW_BYTES_GOAL, WRITE_UNITS_GOAL, look};
 
 fn units_of(bill: &punctual_tests::bench::cost::Bill, step: &str) -> f64 {
     bill.lines.iter().filter(|line| line.table == "ledger" && line.step == step).map(|line| line.usage.write_units).sum()
@@ -45,6 +45,18 @@ async fn a_full_batch_shares_its_requests() {
     // Dispatch keeps no place here: what is left is one booking for each batch.
     let control = [&single, &full].map(punctual_tests::bench::cost::Bill::control_write_units);
     assert_eq!(control, [1.0, 0.1], "one booking for a batch");
+    assert_eq!([&single, &full].map(punctual_tests::bench::cost::Bill::heartbeat_write_units), [1.0; 2], "one for a run");
     assert_eq!((single.sqs_calls(), full.sqs_calls()), (3.0, 0.3), "send, receive, delete: each once per batch");
     assert!(full.dynamodb_calls() < single.dynamodb_calls(), "{:?} {:?}", full.dynamodb_calls, single.dynamodb_calls);
+}
+
+/// What a look at the stage costs goes by what falls due within a day, however many rows there are besides.
+#[tokio::test]
+async fn a_look_costs_what_falls_due_and_nothing_else() {
+    let near = look::measure(2_000, 0).await.expect("a look");
+    let both = look::measure(2_000, 2_000).await.expect("a look");
+    assert_eq!([&near, &both].map(|look| (look.figures.entries_read, look.figures.truncated)), [(2_000, 0); 2]);
+    assert_eq!(both.read_units, near.read_units);
+    assert!(near.read_units * 1_000.0 / 2_000.0 <= LOOK_UNITS_GOAL, "{} read units", near.read_units);
+    assert!((1_000..=1_001).contains(&near.figures.due), "{}", near.figures.due);
 }

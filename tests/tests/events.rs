@@ -111,7 +111,7 @@ fn refusal(function: &str, event: &RawValue) -> Option<FieldError> {
                 if one { Ok(()) } else { Err(FieldError::new("one_of", "", "exactly one")) }
             })
             .err(),
-        "dispatch" => strict::<Tick>(event, "").err(),
+        "dispatch" | "monitor" => strict::<Tick>(event, "").err(),
         // Written by SQS, whose fields grow: read as its own type, and what is ours in it strictly.
         "deliver" => {
             let event: SqsEvent = serde_json::from_str(event.get()).expect("an SQS event");
@@ -261,11 +261,16 @@ fn messages_are_those_of_the_scheduled_rows() {
 #[test]
 fn the_tick_has_the_words_of_the_schedule() {
     let template = template::read().expect("the template");
-    let line = template.lines().find_map(|line| line.trim().strip_prefix("Input: '")).expect("the schedule's input");
-    let input: Value = serde_json::from_str(line.trim_end_matches('\'')).expect("JSON");
-    let words = |value: &Value| -> Vec<String> { value["tick"].as_object().expect("an object").keys().cloned().collect() };
-    assert_eq!(words(&events()["dispatch.tick"].value()), words(&input));
-    assert_eq!(refusal("dispatch", &raw(input.to_string())), None);
+    let lines: Vec<&str> = template.lines().filter_map(|line| line.trim().strip_prefix("Input: '")).collect();
+    assert_eq!(lines.len(), 2, "one for dispatch and one for monitor");
+    for line in lines {
+        let input: Value = serde_json::from_str(line.trim_end_matches('\'')).expect("JSON");
+        let words = |value: &Value| -> Vec<String> { value["tick"].as_object().expect("an object").keys().cloned().collect() };
+        for function in ["dispatch", "monitor"] {
+            assert_eq!(words(&events()[&format!("{function}.tick")].value()), words(&input));
+            assert_eq!(refusal(function, &raw(input.to_string())), None);
+        }
+    }
 }
 
 #[test]
@@ -312,7 +317,7 @@ fn object<'v>(value: &'v mut Value, path: &str) -> &'v mut Map<String, Value> {
 #[test]
 fn an_unknown_field_is_refused_with_its_path() {
     let mut tried = 0;
-    for function in ["dispatch", "schedule", "operate", "inspect", "redrive"] {
+    for function in ["dispatch", "monitor", "schedule", "operate", "inspect", "redrive"] {
         for event in of_function(function) {
             let mut paths = Vec::new();
             objects(&event.value(), "", &mut paths);

@@ -29,6 +29,8 @@ mod input;
 mod logs;
 #[path = "flows/messages.rs"]
 mod messages;
+#[path = "flows/monitor.rs"]
+mod monitor;
 #[path = "flows/permissions.rs"]
 mod permissions;
 #[path = "flows/races.rs"]

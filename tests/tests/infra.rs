@@ -1,4 +1,4 @@
-//! The rules that `infra/template.yaml` keeps. Most of them are not checked by any linter, and AWS reports a violation
+//! The rules that `infra/template.yaml` and `infra/observability.yaml` keep. Most of them are not checked by any linter, and AWS reports a violation
 //! of some of them only by losing messages.
 #![allow(
     clippy::unwrap_used,
@@ -10,6 +10,8 @@
 
 #[path = "infra/alarms.rs"]
 mod alarms;
+#[path = "infra/dashboard.rs"]
+mod dashboard;
 #[path = "infra/file.rs"]
 mod file;
 #[path = "infra/functions.rs"]

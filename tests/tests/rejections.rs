@@ -14,6 +14,7 @@ use punctual_core::clock::{ClockError, Now};
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane};
 use punctual_core::destination::{Change, Destination, Pause};
+use punctual_core::figures::Heartbeat;
 use punctual_core::id::{Correlation, DestinationId, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::outcome::CallResult;
@@ -174,6 +175,10 @@ impl Control for Shared {
 
     async fn keep_cursor(&self, lane: &Lane, cursor: Option<&Cursor>) -> Result<(), PortError> {
         self.table.keep_cursor(lane, cursor).await
+    }
+
+    async fn note_heartbeat(&self, function: &str, heartbeat: &Heartbeat) -> Result<(), PortError> {
+        self.table.note_heartbeat(function, heartbeat).await
     }
 
     async fn post_shadow(&self, entry: &ShadowEntry) -> Result<(), PortError> {

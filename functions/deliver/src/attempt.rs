@@ -77,8 +77,10 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         let outcome = |seen| Outcome { destination: destination.spec.id.clone(), version: destination.version, seen };
         tally.outcomes.extend(Seen::of(&called.result, class).map(outcome));
         let number = row.next_attempt();
-        if !matches!(called.result, CallResult::NotCalled(_) | CallResult::Shadowed) {
+        let was_called = !matches!(called.result, CallResult::NotCalled(_) | CallResult::Shadowed);
+        if was_called {
             self.measure.call_latency(&row.destination, called.took, now.lo);
+            tally.note_call(&row, &called, class);
         }
         let terms = &Terms { measured: self.measure.expected(&row.destination, now.lo), ..*terms };
         tracing::info!(by = %self.by, delivery_id = %row.id, destination_id = %row.destination, attempt = number,
@@ -115,14 +117,17 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             }
         };
         count(&after, tally);
+        if was_called {
+            self.measure.ended(&row.destination, matches!(after.state, State::Deferred | State::Scheduled));
+        }
         if matches!(class, Class::Dead { pause: true, .. }) {
             self.pause(destination, class.reason().meaning(), tally).await;
         }
-        self.dispose(after, destination).await
+        self.dispose(after, destination, tally).await
     }
 
     /// What the row's new state means for its message.
-    async fn dispose(&self, after: Delivery, destination: &Destination) -> Result<Disposition, FlowError> {
+    async fn dispose(&self, after: Delivery, destination: &Destination, tally: &mut Tally) -> Result<Disposition, FlowError> {
         fault::point(Point::Recorded, &after.id);
         match after.state {
             State::Deferred => match self.time.now() {
@@ -135,6 +140,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             },
             State::Dead | State::Expired => {
                 bury(self.ledger, self.dead_letters, self.time, after, &self.by).await?;
+                tally.buried += 1;
                 Ok(Disposition::Acknowledge)
             }
             _ => Ok(Disposition::Acknowledge),

@@ -54,6 +54,6 @@ async fn batch(wired: &Wired, event: LambdaEvent<SqsEvent>) -> anyhow::Result<Sq
     };
     let (response, tally) = deliver.handle(&event.payload).await;
     tracing::info!(by = %deliver.by, tally = %serde_json::to_string(&tally)?, "handled a batch");
-    metrics.emit(&event.context.request_id, &tally.metrics());
+    metrics.emit_with(&event.context.request_id, &tally.metrics(), &tally.samples(), &[]);
     Ok(response)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use punctual_core::figures::Calls;
 use punctual_core::id::DestinationId;
 use punctual_core::limiter::Micros;
 use punctual_core::measured::Measured;
@@ -15,6 +16,7 @@ use punctual_core::time::Timestamp;
 pub struct Measure {
     measured: Mutex<Measured>,
     booked: Mutex<BTreeMap<DestinationId, Micros>>,
+    calls: Mutex<BTreeMap<DestinationId, Calls>>,
 }
 
 impl Measure {
@@ -53,6 +55,26 @@ impl Measure {
             Some(number) => booked.insert(destination.clone(), number),
             None => booked.remove(destination),
         };
+    }
+
+    /// A call to this destination came to its end, and whether the same delivery is called once more.
+    pub fn ended(&self, destination: &DestinationId, repeated: bool) {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.entry(destination.clone()).or_default().add(Calls { made: 1, repeated: u64::from(repeated) });
+    }
+
+    /// What calls have come to that nobody has counted yet.
+    #[must_use]
+    pub fn uncounted(&self, destination: &DestinationId) -> Calls {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).get(destination).copied().unwrap_or_default()
+    }
+
+    /// These are counted now.
+    pub fn counted(&self, destination: &DestinationId, counted: Calls) {
+        if let Some(calls) = self.calls.lock().unwrap_or_else(PoisonError::into_inner).get_mut(destination) {
+            calls.made = calls.made.saturating_sub(counted.made);
+            calls.repeated = calls.repeated.saturating_sub(counted.repeated);
+        }
     }
 
     /// What is remembered is whole after each of the calls above, whatever became of their caller.

@@ -51,6 +51,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                 tally.malformed += 1;
                 tracing::warn!(by = %self.by, reason = %error.reason(), error = %error, "a message cannot be read");
                 self.dead_letters.send(&DeadLetter::unreadable(record.body, error.reason())).await?;
+                tally.buried += 1;
                 return Ok(Disposition::Acknowledge);
             }
         };
@@ -169,6 +170,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                 }
                 ForDeliver::Bury => {
                     bury(self.ledger, self.dead_letters, self.time, row, &self.by).await?;
+                    tally.buried += 1;
                     return Ok(Disposition::Acknowledge);
                 }
                 ForDeliver::Wait(at) if row.state == State::Delivering => {
@@ -259,6 +261,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         tally.malformed += 1;
         tracing::warn!(by = %self.by, reason = %Reason::UnknownDelivery, "a message names a delivery that the ledger does not have");
         self.dead_letters.send(&DeadLetter::unreadable(record.body, Reason::UnknownDelivery)).await?;
+        tally.buried += 1;
         Ok(Disposition::Acknowledge)
     }
 
@@ -332,6 +335,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                 State::Delivering => transition::closed_as_unknown(&row, &terms, &stamp),
                 State::Dead | State::Expired => {
                     bury(self.ledger, self.dead_letters, self.time, row, &self.by).await?;
+                    tally.buried += 1;
                     return Ok(Disposition::Acknowledge);
                 }
                 _ => transition::dead_without_attempt(&row, Reason::UnknownDestination, &stamp),

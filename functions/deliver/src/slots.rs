@@ -202,12 +202,15 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             let calls = vec![now; wishes.len()];
             let Plan { calls: booked, write: Some(write) } = plan(limit, believed, &calls, now, urgent) else { break };
             tally.limiter_writes += 1;
-            match self.control.move_limit(&Key::of(id), write).await? {
+            // What calls came to rides along: the monitor wants to know, and a write of its own would cost one.
+            let ended = self.measure.uncounted(id);
+            match self.control.move_limit_counting(&Key::of(id), write, ended).await? {
                 Moved::Refused { is } => {
                     believed = is;
                     self.measure.told(id, is);
                 }
                 Moved::Done { now: after } => {
+                    self.measure.counted(id, ended);
                     let before = if let Move::Add { by, .. } = write { Some(after.saturating_sub(by)) } else { believed };
                     believed = Some(after);
                     self.measure.told(id, believed);

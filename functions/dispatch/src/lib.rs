@@ -5,12 +5,11 @@
 //! publish it ([`punctual_flows::release`]), look at every row whose hold has ended ([`settle`]), then sweep paused
 //! destinations for deadlines, then say in one line what happened.
 
-pub mod event;
 pub mod run;
 pub mod scan;
 pub mod settle;
 pub mod summary;
 
-pub use event::Tick;
+pub use punctual_flows::tick::Tick;
 pub use run::Dispatch;
 pub use summary::Summary;

@@ -10,6 +10,7 @@ use punctual_core::breaker::{Gate, Reach};
 use punctual_core::clock::Now;
 use punctual_core::delivery::{Delivery, Lane};
 use punctual_core::destination::Destination;
+use punctual_core::figures::Heartbeat;
 use punctual_core::id::{Correlation, DeliveryId, DestinationId};
 use punctual_core::ports::{Acquired, Control, Cursor, DeadLetters, Ledger, Queue, Time, WakeQuery};
 use punctual_core::settings::RetryMode;
@@ -29,6 +30,8 @@ const RESCUE_CAP: usize = 500;
 const DESTINATIONS_AT_ONCE: usize = 4;
 /// So many rows are tried until one of them becomes the probe of an open breaker: the index is behind the rows.
 const PROBE_TRIES: usize = 10;
+/// What of a summary is left behind: with its names it stays within one write unit.
+const MOST_OF_A_LINE: usize = 900;
 /// How many entries of a paused lane are looked through in one run.
 const PAUSED_PAGE: u32 = 1_000;
 
@@ -95,7 +98,17 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, T: Time> Dispatch<'_, L, C
                 tracing::error!(error = %chain(&error), "dead work could not be counted");
             }
         }
+        self.beat(&summary).await;
         Ok(summary)
+    }
+
+    /// Leaves behind that this run came to its end. Who looks for it finds a lost one in the next run.
+    async fn beat(&self, summary: &Summary) {
+        let Ok(now) = self.time.now() else { return };
+        let line = serde_json::to_string(summary).unwrap_or_default().chars().take(MOST_OF_A_LINE).collect();
+        if let Err(error) = self.control.note_heartbeat("dispatch", &Heartbeat { at: now.lo, line }).await {
+            tracing::warn!(error = %chain(&error), "the heartbeat could not be left");
+        }
     }
 
     async fn destination(

@@ -121,6 +121,7 @@ fn count(transition: &Transition, decision: ForDispatch, now: Now, summary: &mut
         ForDispatch::Claim => summary.released.claimed += 1,
         ForDispatch::Rescue => {
             summary.rescued += 1;
+            summary.overdue += usize::from(transition.before.state != State::Dispatching);
             let late = now.lo.since(transition.before.next_attempt_at).as_secs();
             summary.oldest_overdue_seconds = summary.oldest_overdue_seconds.max(late);
         }

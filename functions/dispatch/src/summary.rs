@@ -15,6 +15,8 @@ pub struct Summary {
     pub released: Tally,
     /// Taken back from a lost lease or message.
     pub rescued: usize,
+    /// Of these, from a message that was overdue; the others from a lease that had ended.
+    pub overdue: usize,
     /// Attempts closed without an outcome.
     pub closed_unknown: usize,
     /// Rows that became expired.
@@ -55,6 +57,7 @@ impl Summary {
         self.seen += other.seen;
         self.released.add(other.released);
         self.rescued += other.rescued;
+        self.overdue += other.overdue;
         self.closed_unknown += other.closed_unknown;
         self.expired += other.expired;
         self.dead += other.dead;
@@ -93,6 +96,9 @@ impl Summary {
             (metric::CLAIMED, self.released.claimed as f64),
             (metric::PUBLISHED, self.released.published as f64),
             (metric::RESCUED, self.rescued as f64),
+            (metric::MESSAGES_OVERDUE, self.overdue as f64),
+            (metric::LEASES_ENDED, (self.rescued.saturating_sub(self.overdue) + self.closed_unknown) as f64),
+            (metric::DEAD_LETTERS_SENT, self.buried as f64),
         ]
     }
 }

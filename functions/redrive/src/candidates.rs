@@ -51,7 +51,7 @@ impl Stream {
 
     async fn fill<L: Ledger>(&mut self, ledger: &L, seen: &mut u64) -> Result<(), PortError> {
         while self.read.is_empty() && !self.over {
-            let query = EndedQuery { state: self.state, start: self.next.take(), limit: PAGE };
+            let query = EndedQuery { state: self.state, from: None, start: self.next.take(), limit: PAGE };
             let page = ledger.ended(&query).await?;
             *seen = seen.saturating_add(u64::try_from(page.entries.len()).unwrap_or(0));
             self.read = page.entries.into();

@@ -8,6 +8,7 @@
 //! [`punctual_core::redrive`].
 
 pub mod input;
+pub mod metrics;
 pub mod plan;
 pub mod slice;
 pub mod status;

@@ -6,7 +6,7 @@ use lambda_runtime::{LambdaEvent, run, service_fn};
 use punctual_adapters::aws::Aws;
 use punctual_adapters::config::{RedriveConfig, environment};
 use punctual_adapters::scheduler::SlicePlace;
-use punctual_adapters::telemetry::start_logs;
+use punctual_adapters::telemetry::{Metrics, start_logs};
 use punctual_core::id::Correlation;
 use punctual_flows::release::Rules;
 use punctual_redrive::{Redrive, Response};
@@ -16,11 +16,16 @@ use serde_json::value::RawValue;
 async fn main() -> Result<(), lambda_runtime::Error> {
     start_logs(environment("LOG_LEVEL").as_deref())?;
     let config = RedriveConfig::from_lookup(&environment)?;
-    let aws = Aws::connect().await;
-    run(service_fn(|event: LambdaEvent<Box<RawValue>>| answer(&config, &aws, event))).await
+    let (metrics, aws) = (Metrics::start(&config.stage.name, "redrive")?, Aws::connect().await);
+    run(service_fn(|event: LambdaEvent<Box<RawValue>>| answer(&config, &aws, metrics, event))).await
 }
 
-async fn answer(config: &RedriveConfig, aws: &Aws, event: LambdaEvent<Box<RawValue>>) -> anyhow::Result<Response> {
+async fn answer(
+    config: &RedriveConfig,
+    aws: &Aws,
+    metrics: Metrics,
+    event: LambdaEvent<Box<RawValue>>,
+) -> anyhow::Result<Response> {
     let release = config.release;
     let redrive = Redrive {
         ledger: &aws.ledger(&config.stage.ledger_table),
@@ -45,5 +50,8 @@ async fn answer(config: &RedriveConfig, aws: &Aws, event: LambdaEvent<Box<RawVal
         .await
         .inspect_err(|error| tracing::error!(by = %redrive.by, error = %error, "redrive failed"))?;
     tracing::info!(by = %redrive.by, ok = response.ok, slice = %serde_json::to_string(&response.slice)?, "redriven");
+    if let Some(values) = response.slice.as_ref().and_then(punctual_redrive::metrics::metrics) {
+        metrics.emit(&event.context.request_id, &values);
+    }
     Ok(response)
 }

@@ -74,7 +74,7 @@ pub struct SliceReport {
 }
 
 impl SliceReport {
-    fn new(run_id: &RunId, slice: u32) -> Self {
+    pub(crate) fn new(run_id: &RunId, slice: u32) -> Self {
         Self {
             run_id: run_id.clone(),
             slice,

@@ -212,6 +212,19 @@ pub struct OperateConfig {
     pub margin: Duration,
 }
 
+/// Monitor's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MonitorConfig {
+    /// Which stage.
+    pub stage: Stage,
+    /// Which queues.
+    pub queues: Queues,
+    /// From one start of dispatch to the next: within [`TICK`].
+    pub tick: Duration,
+    /// The stage's safety margin before a deadline: within [`SAFETY_MARGIN`].
+    pub margin: Duration,
+}
+
 fn stage(reader: &mut Reader<'_>) -> Stage {
     Stage { name: reader.text("STAGE"), ledger_table: reader.text("LEDGER_TABLE"), control_table: reader.text("CONTROL_TABLE") }
 }
@@ -288,6 +301,7 @@ from_lookup!(RedriveConfig, |r| Self {
     schedule_group: r.text("SCHEDULE_GROUP"),
     slice_role_arn: r.text("SLICE_ROLE_ARN"),
 });
+from_lookup!(MonitorConfig, |r| Self { stage: stage(r), queues: queues(r), tick: r.seconds(TICK), margin: margin(r) });
 from_lookup!(OperateConfig, |r| Self { stage: stage(r), rules: rules(r), margin: margin(r) });
 
 #[cfg(test)]
@@ -322,6 +336,7 @@ mod tests {
         assert_eq!(DeliverConfig::from_lookup(&lookup).map(|c| c.rules.allow_local), Ok(true));
         assert!(ScheduleConfig::from_lookup(&lookup).is_ok());
         assert!(InspectConfig::from_lookup(&lookup).is_ok());
+        assert_eq!(MonitorConfig::from_lookup(&lookup).map(|c| c.tick), Ok(Duration::from_secs(60)));
         assert!(OperateConfig::from_lookup(&lookup).is_ok());
         assert_eq!(RedriveConfig::from_lookup(&lookup).map(|c| c.slice), Ok(Duration::from_secs(60)));
     }

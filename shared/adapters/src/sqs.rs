@@ -2,11 +2,12 @@
 
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_sqs::types::{MessageAttributeValue, SendMessageBatchRequestEntry};
+use aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName, SendMessageBatchRequestEntry};
 use futures::StreamExt as _;
 use punctual_core::dead_letter::DeadLetter;
+use punctual_core::figures::Depth;
 use punctual_core::id::MessageId;
-use punctual_core::ports::{DeadLetters, Outgoing, PortError, Queue};
+use punctual_core::ports::{DeadLetters, Gauge, Outgoing, PortError, Queue};
 
 mod letters;
 
@@ -161,5 +162,35 @@ impl DeadLetters for SqsDeadLetters {
         }
         request.send().await.map_err(|e| port_error("SendMessage", e))?;
         Ok(())
+    }
+}
+
+/// How full the queue at `url` is.
+async fn fill(client: &Client, url: &str) -> Result<Depth, PortError> {
+    let what = "GetQueueAttributes";
+    let (visible, in_flight, delayed) = (
+        QueueAttributeName::ApproximateNumberOfMessages,
+        QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+        QueueAttributeName::ApproximateNumberOfMessagesDelayed,
+    );
+    let names = [&visible, &in_flight, &delayed].map(Clone::clone).to_vec();
+    let answer = client.get_queue_attributes().queue_url(url).set_attribute_names(Some(names)).send().await;
+    let attributes = answer.map_err(|e| port_error(what, e))?.attributes.unwrap_or_default();
+    let count = |name: &QueueAttributeName| {
+        let digits = attributes.get(name).and_then(|text| text.parse().ok());
+        digits.ok_or_else(|| PortError::Corrupt { item: what.into(), problem: format!("no number for {}", name.as_str()) })
+    };
+    Ok(Depth { visible: count(&visible)?, in_flight: count(&in_flight)?, delayed: count(&delayed)? })
+}
+
+impl Gauge for SqsQueue {
+    async fn fill(&self) -> Result<Depth, PortError> {
+        fill(&self.client, &self.url).await
+    }
+}
+
+impl Gauge for SqsDeadLetters {
+    async fn fill(&self) -> Result<Depth, PortError> {
+        fill(&self.client, &self.url).await
     }
 }

@@ -7,7 +7,8 @@
 //! Where to look: an identity in [`id`], what a row holds in [`delivery`], which move is allowed in [`state`],
 //! what a claim may take in [`acquire`], how a row changes in [`transition`], what an answer means in [`outcome`],
 //! when the next try is in [`retry`], when a receiver's answers pause it in [`rejections`], how much dispatch releases in
-//! [`admission`], whether what falls due can be called in time in [`capacity`], whether an instant is a business instant and when a notice is due in [`calendar`], what a shadow run proves in [`shadow`], what
+//! [`admission`], whether what falls due can be called in time in [`capacity`], what an operator wants to know of a whole stage in
+//! [`figures`], whether an instant is a business instant and when a notice is due in [`calendar`], what a shadow run proves in [`shadow`], what
 //! returns dead work in [`redrive`].
 
 pub mod acquire;
@@ -23,6 +24,7 @@ pub mod decide;
 pub mod delivery;
 pub mod destination;
 pub mod explain;
+pub mod figures;
 pub mod history;
 pub mod id;
 pub mod limiter;

@@ -46,6 +46,14 @@ impl Key {
     }
 }
 
+impl Key {
+    /// Whose calls these are; none for the part of them that is redriven.
+    #[must_use]
+    pub fn destination(&self) -> Option<DestinationId> {
+        DestinationId::new(&*self.0).ok()
+    }
+}
+
 impl std::fmt::Display for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)

@@ -13,6 +13,7 @@ use crate::clock::{ClockError, Now};
 use crate::dead_letter::DeadLetter;
 use crate::delivery::{Delivery, Lane, Payload};
 use crate::destination::{Change, Destination};
+use crate::figures::{Calls, Depth, Heartbeat};
 use crate::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Reference, RunId};
 use crate::limiter;
 use crate::message::Message;
@@ -131,6 +132,8 @@ pub struct WakePage {
 pub struct EndedQuery {
     /// [`State::Dead`] or [`State::Expired`]; of any other state there are none.
     pub state: State,
+    /// Only rows whose deadline is at this instant or later; none: all.
+    pub from: Option<Timestamp>,
     /// Where to go on.
     pub start: Option<EndedPlace>,
     /// The most entries to read.
@@ -303,6 +306,17 @@ pub trait Control: Send + Sync {
         key: &limiter::Key,
         write: limiter::Move,
     ) -> impl Future<Output = Result<limiter::Moved, PortError>> + Send;
+    /// The same; if it is written, what calls have come to is added to the destination's counts in the very write. A store
+    /// that keeps no counts drops them.
+    fn move_limit_counting(
+        &self,
+        key: &limiter::Key,
+        write: limiter::Move,
+        calls: Calls,
+    ) -> impl Future<Output = Result<limiter::Moved, PortError>> + Send {
+        let _ = calls;
+        self.move_limit(key, write)
+    }
     /// How every destination has been reached lately, as of now, where anything is stored; what cannot be read is left out
     /// and reported.
     fn reaches(&self) -> impl Future<Output = Result<Vec<(DestinationId, Reach)>, PortError>> + Send;
@@ -325,10 +339,22 @@ pub trait Control: Send + Sync {
     fn cursors(&self) -> impl Future<Output = Result<Vec<(Lane, Cursor)>, PortError>> + Send;
     /// Keeps or forgets a place.
     fn keep_cursor(&self, lane: &Lane, cursor: Option<&Cursor>) -> impl Future<Output = Result<(), PortError>> + Send;
+    /// A function leaves behind that it came to its end; only the last one is kept.
+    fn note_heartbeat(&self, function: &str, heartbeat: &Heartbeat) -> impl Future<Output = Result<(), PortError>> + Send;
     /// Posts a request to the shadow sink. The same delivery again replaces its entry.
     fn post_shadow(&self, entry: &ShadowEntry) -> impl Future<Output = Result<(), PortError>> + Send;
     /// Reads a part of what the shadow sink has; an entry that cannot be read is an error.
     fn shadow_entries(&self, query: &ShadowQuery) -> impl Future<Output = Result<ShadowPage, PortError>> + Send;
+}
+
+/// What the control table tells of all destinations at once. What cannot be read is left out and reported.
+pub trait Overview: Send + Sync {
+    /// How receivers answered last, where a rejection was among it.
+    fn rejections(&self) -> impl Future<Output = Result<Vec<(DestinationId, Rejections)>, PortError>> + Send;
+    /// What calls have come to, ever since somebody counted.
+    fn calls(&self) -> impl Future<Output = Result<Vec<(DestinationId, Calls)>, PortError>> + Send;
+    /// What a function left behind last, if it ever did.
+    fn heartbeat(&self, function: &str) -> impl Future<Output = Result<Option<Heartbeat>, PortError>> + Send;
 }
 
 /// A message to publish.
@@ -346,6 +372,12 @@ pub trait Queue: Send + Sync {
     fn publish(&self, messages: &[Outgoing]) -> impl Future<Output = Vec<Result<MessageId, PortError>>> + Send;
     /// Hides a received message for so many whole seconds from now.
     fn hide(&self, receipt: &str, seconds: u32) -> impl Future<Output = Result<(), PortError>> + Send;
+}
+
+/// How full a queue is.
+pub trait Gauge: Send + Sync {
+    /// What the queue says of itself; approximate.
+    fn fill(&self) -> impl Future<Output = Result<Depth, PortError>> + Send;
 }
 
 /// The dead-letter queue.

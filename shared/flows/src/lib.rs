@@ -1,7 +1,8 @@
 //! I am the steps that several functions take, written over the core's ports.
 //!
 //! I know no AWS, no clock, no environment and no runtime; functions never import each other, so what two of them do
-//! is here: releasing rows to the queue ([`release`]), burying dead work ([`bury`]), guarded writes ([`guarded`]). The
+//! is here: releasing rows to the queue ([`release`]), burying dead work ([`bury`]), guarded writes ([`guarded`]), what a schedule sends
+//! ([`tick`]). The
 //! boundaries at which a drill may kill the process are [`fault`] points.
 
 pub mod bury;
@@ -9,6 +10,7 @@ pub mod fault;
 pub mod guarded;
 pub mod input;
 pub mod release;
+pub mod tick;
 
 use punctual_core::clock::ClockError;
 use punctual_core::id::Correlation;

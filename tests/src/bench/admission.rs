@@ -271,7 +271,7 @@ async fn until(at: Timestamp) {
     tokio::time::sleep(at.since(machine_time())).await;
 }
 
-fn destination() -> Result<Destination> {
+pub(super) fn destination() -> Result<Destination> {
     let spec = json!({
         "id": "acme", "url": "https://receiver.invalid/hooks", "secrets": ["punctual/bench/key"],
         "rate_per_second": RATE, "max_in_flight": 10_000,
@@ -281,7 +281,7 @@ fn destination() -> Result<Destination> {
 }
 
 /// Delivery number `n`; equal in all its ids each time.
-fn delivery(n: u32, deliver_after: Timestamp, deliver_by: Timestamp) -> Result<(Delivery, Payload)> {
+pub(super) fn delivery(n: u32, deliver_after: Timestamp, deliver_by: Timestamp) -> Result<(Delivery, Payload)> {
     let parts = IdentityParts {
         tenant: "acme".into(),
         subscriber: format!("subscriber-{n:05}"),

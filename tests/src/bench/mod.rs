@@ -12,11 +12,12 @@ pub mod bytes;
 pub mod calls;
 pub mod cost;
 mod longest;
+pub mod look;
 pub mod pace;
 mod queue;
 pub mod report;
 pub mod speed;
-mod world;
+pub(crate) mod world;
 
 use std::time::Duration;
 
@@ -41,6 +42,11 @@ pub const HOSTILE_PEAK_GOAL: f64 = 10_485_760.0;
 pub const PEAK_GOAL: f64 = 1.0;
 /// The least calls of a second while there is a backlog, over the rate.
 pub const UTILISATION_GOAL: f64 = 0.95;
+/// The most read units of one run of monitor for a thousand entries that are due or fall due within a day. At a million rows of
+/// which 100,000 fall due within a day that is a hundred times as much; the other 900,000 cost nothing.
+pub const LOOK_UNITS_GOAL: f64 = 40.0;
+/// So many rows are looked at, and as many fall due in a month.
+const LOOKED_AT: usize = 20_000;
 /// A full batch.
 const FULL: u32 = 10;
 /// The total timeout of a hostile call.
@@ -77,6 +83,9 @@ pub async fn run() -> Result<Vec<Figure>> {
     figures.push(Figure::new("schedule_per_second", speed.schedule_per_second, "reminders/s", None));
     figures.push(Figure::new("dispatch_claims_per_second", speed.claims_per_second, "rows/s", None));
 
+    let look = look::measure(LOOKED_AT, LOOKED_AT).await?;
+    figures.extend(look_figures(&look)?);
+
     figures.push(Figure::new("hostile_peak_bytes", hostile_peak().await?, "bytes", Some(HOSTILE_PEAK_GOAL)));
 
     for batch in [10, 1] {
@@ -97,6 +106,23 @@ pub async fn run() -> Result<Vec<Figure>> {
     let path = crate::stack::root().join("target/bench.jsonl");
     std::fs::write(&path, report::json_lines(&figures)?).with_context(|| format!("write {}", path.display()))?;
     Ok(figures.into_iter().filter(|figure| !figure.is_met()).collect())
+}
+
+/// What a run of monitor cost, and what that makes of 100,000 entries.
+fn look_figures(look: &look::Look) -> Result<[Figure; 4]> {
+    let entries = f64::from(u32::try_from(look.figures.entries_read)?);
+    let seconds = look.took.as_secs_f64();
+    Ok([
+        Figure::new("monitor_entries_read", entries, "entries", None),
+        Figure::new(
+            "monitor_read_units_per_1000_entries",
+            look.read_units * 1_000.0 / entries,
+            "read units",
+            Some(LOOK_UNITS_GOAL),
+        ),
+        Figure::new("monitor_read_units_100000_due", look.read_units * 100_000.0 / entries, "read units", None),
+        Figure::new("monitor_seconds_100000_due", seconds * 100_000.0 / entries, "s", None),
+    ])
 }
 
 /// What one course showed; `suffix` names it.

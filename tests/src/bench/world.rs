@@ -48,19 +48,19 @@ const DEAD_LETTERS: &str = "http://sqs.invalid/dead-letters";
 
 /// The functions and what they run on.
 #[derive(Debug)]
-pub(super) struct World {
+pub(crate) struct World {
     dynamodb: aws_sdk_dynamodb::Client,
     sqs: aws_sdk_sqs::Client,
     queue: Sqs,
     clock: DatabaseClock,
     /// How dispatch releases: the template's defaults, as all that follow.
-    pub(super) rules: Rules,
+    pub(crate) rules: Rules,
     /// From one tick to the next.
-    pub(super) tick: Duration,
+    pub(crate) tick: Duration,
     /// The safety margin.
-    pub(super) margin: Duration,
+    pub(crate) margin: Duration,
     /// When a message counts as overdue.
-    pub(super) handoff_threshold: Duration,
+    pub(crate) handoff_threshold: Duration,
     /// What calls to the ledger table cost.
     pub(super) ledger_meter: Arc<Meter>,
     /// What calls to the control table cost.
@@ -75,7 +75,7 @@ pub(super) struct World {
 
 impl World {
     /// Starts an empty world.
-    pub(super) async fn start() -> Result<Self> {
+    pub(crate) async fn start() -> Result<Self> {
         let dynoxide = Dynoxide::start()?;
         let template: Yaml = serde_norway::from_str(&template::read()?).context("the template is no YAML")?;
         create_tables(&template, dynoxide.endpoint()).await?;
@@ -116,18 +116,23 @@ impl World {
         Aws::with(sdk_config(self.dynoxide.endpoint()).await)
     }
 
+    /// The client of the tables.
+    pub(super) fn client(&self) -> &aws_sdk_dynamodb::Client {
+        &self.dynamodb
+    }
+
     /// The stage's safety margin.
     pub(super) fn margin(&self) -> Duration {
         self.margin
     }
 
     /// The ledger, metered.
-    pub(super) fn ledger(&self) -> DynamoLedger {
+    pub(crate) fn ledger(&self) -> DynamoLedger {
         DynamoLedger::new(self.dynamodb.clone(), LEDGER).with_meter(self.ledger_meter.clone())
     }
 
     /// The control table, metered.
-    pub(super) fn control(&self) -> DynamoControl {
+    pub(crate) fn control(&self) -> DynamoControl {
         DynamoControl::new(self.dynamodb.clone(), CONTROL).with_meter(self.control_meter.clone())
     }
 

@@ -18,6 +18,7 @@ use futures::task::LocalSpawnExt as _;
 use punctual_adapters::memory::{MemoryControl, MemoryDeadLetters, MemoryLedger, MemoryQueue, Received};
 use punctual_core::delivery::{Delivery, NewDelivery, Payload};
 use punctual_core::destination::{Change, Destination};
+use punctual_core::figures::Figures;
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Reference};
 use punctual_core::ports::{Control as _, Created, Ledger as _, Stored};
 use punctual_core::state::State;
@@ -26,6 +27,7 @@ use punctual_deliver::Deliver;
 use punctual_deliver::measure::Measure;
 use punctual_dispatch::Dispatch;
 use punctual_flows::release::Rules;
+use punctual_monitor::{Memory, Monitor};
 use serde_json::{Value, json};
 
 use clock::{Clock, Invocation};
@@ -75,6 +77,15 @@ impl Scenario {
     }
 }
 
+/// What happens besides.
+#[derive(Debug, Clone, Default)]
+pub struct Besides {
+    /// So long after `due` an operator writes these fields of the destination.
+    pub changes: Vec<(Duration, Value)>,
+    /// Monitor runs half a minute after every tick.
+    pub monitored: bool,
+}
+
 struct World {
     clock: Clock,
     ledger: MemoryLedger,
@@ -91,6 +102,14 @@ struct World {
 /// # Errors
 /// If the scenario's destination is no specification, or a run of dispatch fails as a whole.
 pub fn play(scenario: &Scenario) -> Result<Report> {
+    play_with(scenario, &Besides::default())
+}
+
+/// The same, with what happens besides.
+///
+/// # Errors
+/// As [`play`]; or if a change makes no specification, or a run of monitor fails as a whole.
+pub fn play_with(scenario: &Scenario, besides: &Besides) -> Result<Report> {
     let begin = scenario.begin();
     let clock = Clock::new(begin);
     let world = Arc::new(World {
@@ -123,6 +142,31 @@ pub fn play(scenario: &Scenario) -> Result<Report> {
         let world = world.clone();
         spawner.spawn_local(async move { consume(&world, n).await })?;
     }
+    let looks = Arc::new(std::sync::Mutex::new(Vec::new()));
+    if besides.monitored {
+        let (world, looks, error) = (world.clone(), looks.clone(), failed.clone());
+        spawner.spawn_local(async move {
+            let memory = Memory::default();
+            world.clock.pass(TICK / 2).await;
+            while !world.over.load(Ordering::Relaxed) {
+                match look(&world, &memory).await {
+                    Ok(look) => looks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(look),
+                    Err(e) => *error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(e),
+                }
+                world.clock.pass(TICK).await;
+            }
+        })?;
+    }
+    for (after, fields) in &besides.changes {
+        let (at, fields) = (scenario.due.plus(*after), fields.clone());
+        let (world, error) = (world.clone(), failed.clone());
+        spawner.spawn_local(async move {
+            world.clock.until(at).await;
+            if let Err(e) = change(&world, fields).await {
+                *error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(e);
+            }
+        })?;
+    }
 
     let end = scenario.due.plus(scenario.give_up);
     let mut looked = begin;
@@ -148,6 +192,7 @@ pub fn play(scenario: &Scenario) -> Result<Report> {
         rows: world.ledger.rows().into_iter().filter(|row| row.deliver_after == scenario.due).collect(),
         calls: world.receiver.calls(),
         runs,
+        looks: std::mem::take(&mut *looks.lock().unwrap_or_else(std::sync::PoisonError::into_inner)),
         received: world.received.load(Ordering::Relaxed),
     })
 }
@@ -209,6 +254,36 @@ async fn tick(world: &World) -> Result<Run> {
         by: Correlation::new("dispatch")?,
     };
     Ok(Run { at, summary: dispatch.run().await.context("a run of dispatch")? })
+}
+
+/// One run of monitor.
+async fn look(world: &World, memory: &Memory) -> Result<Figures> {
+    let monitor = Monitor {
+        ledger: &world.ledger,
+        control: &world.control,
+        queue: &world.queue,
+        dead_letters: &world.letters,
+        time: &Invocation::begin(&world.clock, DISPATCH_TIMEOUT),
+        memory,
+        tick: TICK,
+        margin: MARGIN,
+        by: Correlation::new("monitor")?,
+    };
+    monitor.run().await.context("a run of monitor")
+}
+
+/// An operator changes fields of the destination.
+async fn change(world: &World, fields: Value) -> Result<()> {
+    let (found, _) = world.control.lookup(&[DestinationId::new(DESTINATION)?]).await?;
+    let now = found.first().context("the destination")?;
+    let mut spec = serde_json::to_value(&now.spec)?;
+    if let (Value::Object(spec), Value::Object(fields)) = (&mut spec, fields) {
+        spec.extend(fields);
+    }
+    let changed = Change { at: world.clock.instant(), by: "load".into(), why: "a scenario".into() };
+    let next = Destination { spec: serde_json::from_value(spec)?, version: now.version + 1, changed, ..now.clone() };
+    ensure!(world.control.put_destination(&next, now.version).await? == Stored::Done, "somebody else changed it");
+    Ok(())
 }
 
 /// One execution environment of deliver with its poller.

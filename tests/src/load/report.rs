@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use punctual_core::delivery::Delivery;
+use punctual_core::figures::Figures;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_dispatch::Summary;
@@ -30,6 +31,8 @@ pub struct Report {
     pub calls: Vec<Call>,
     /// The runs of dispatch.
     pub runs: Vec<Run>,
+    /// The runs of monitor.
+    pub looks: Vec<Figures>,
     /// Messages received, each as often as it was received.
     pub received: usize,
 }

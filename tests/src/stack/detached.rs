@@ -72,7 +72,9 @@ pub async fn up() -> Result<String> {
     if let Some(note) = read()?.filter(Note::runs) {
         return Ok(note.report("The local stack runs already"));
     }
-    let options = StackOptions { keep: true, ..StackOptions::default() }.parameter("TickState", "ENABLED");
+    let options = StackOptions { keep: true, ..StackOptions::default() }
+        .parameter("TickState", "ENABLED")
+        .parameter("MonitorState", "ENABLED");
     let mut stack = Stack::start(options).await?;
     let note = note_of(&stack);
     if note.is_err() {

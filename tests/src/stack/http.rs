@@ -185,6 +185,19 @@ impl Api {
         text(request, "changing the schedule").await.map(drop)
     }
 
+    /// What stands in a log group, line by line; empty if nobody has written to it.
+    pub(super) async fn log_lines(&self, group: &str) -> Result<Vec<String>> {
+        let request = self
+            .request(Method::POST, "logs", "/")
+            .header("content-type", "application/x-amz-json-1.1")
+            .header("x-amz-target", "Logs_20140328.FilterLogEvents")
+            .body(serde_json::json!({ "logGroupName": group }).to_string());
+        let answer: Value = serde_json::from_str(&text(request, "FilterLogEvents").await?).context("no JSON")?;
+        let events = answer.get("events").and_then(Value::as_array).into_iter().flatten();
+        let messages = events.filter_map(|event| event.get("message")?.as_str());
+        Ok(messages.flat_map(str::lines).map(str::to_owned).collect())
+    }
+
     pub(crate) async fn dynamodb(&self, operation: &str, request: &Value) -> Result<Value> {
         let request = self
             .request(Method::POST, "dynamodb", "/")

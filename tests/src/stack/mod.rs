@@ -37,7 +37,7 @@ pub const REGION: &str = "us-east-1";
 pub const STACK_NAME: &str = "punctual";
 
 /// Functions of the template, by the name of their binary.
-pub const FUNCTIONS: [&str; 6] = ["dispatch", "deliver", "schedule", "inspect", "operate", "redrive"];
+pub const FUNCTIONS: [&str; 7] = ["dispatch", "deliver", "schedule", "inspect", "operate", "redrive", "monitor"];
 
 /// Longest time that a deployment may take.
 const DEPLOY_BOUND: Duration = Duration::from_secs(60);
@@ -86,7 +86,7 @@ impl StackOptions {
     }
 }
 
-/// Parameters that every local stack starts from. The schedule is off, so that tests decide when dispatch runs.
+/// Parameters that every local stack starts from. The schedules are off, so that tests decide when dispatch and monitor run.
 #[must_use]
 pub fn default_parameters() -> BTreeMap<String, String> {
     let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "x86_64" };
@@ -96,6 +96,7 @@ pub fn default_parameters() -> BTreeMap<String, String> {
         ("AllowLocalEndpoints", "true"),
         ("Architecture", architecture),
         ("TickState", "DISABLED"),
+        ("MonitorState", "DISABLED"),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -278,6 +279,15 @@ impl Stack {
     /// If the emulator refuses the event.
     pub async fn invoke_async(&self, function: &str, event: &Value) -> Result<()> {
         self.api.invoke_async(&self.function_name(function)?, event).await
+    }
+
+    /// What a function has logged so far, line by line, whoever started it.
+    ///
+    /// # Errors
+    ///
+    /// If the emulator does not know its log group.
+    pub async fn log_lines(&self, function: &str) -> Result<Vec<String>> {
+        self.api.log_lines(&format!("/aws/lambda/{}", self.function_name(function)?)).await
     }
 
     /// Starts or stops the EventBridge schedule that starts dispatch.

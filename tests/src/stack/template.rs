@@ -39,13 +39,10 @@ const IN_GROUP: &str = ":schedule/punctual-${Stage}/punctual-${Stage}-run_*";
 const IN_DEFAULT: &str = ":schedule/default/punctual-${Stage}-run_*";
 
 /// Resources that the emulator cannot have, with the reason.
-pub const NOT_EMULATED: [(&str, &str); 2] = [
-    ("ExpiredAlarm", "alarms on metric math are refused"),
-    (
-        "QueuePolicy",
-        "it denies plain HTTP, and the emulator speaks nothing else: where IAM is enforced, every call would be refused",
-    ),
-];
+pub const NOT_EMULATED: [(&str, &str); 1] = [(
+    "QueuePolicy",
+    "it denies plain HTTP, and the emulator speaks nothing else: where IAM is enforced, every call would be refused",
+)];
 
 /// Path of the template.
 #[must_use]

@@ -146,7 +146,10 @@ async fn a_template_that_is_refused_says_why_in_one_line() {
 #[test]
 fn missing_binaries_are_named_in_one_line() {
     let text = format!("{:#}", package::read_binaries(&root().join("nowhere")).unwrap_err());
-    assert!(text.contains("dispatch, deliver, schedule, inspect, operate, redrive not built") && !text.contains('\n'), "{text}");
+    assert!(
+        text.contains("dispatch, deliver, schedule, inspect, operate, redrive, monitor not built") && !text.contains('\n'),
+        "{text}"
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ use punctual_core::clock::{ClockError, Now};
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane, Payload};
 use punctual_core::destination::{Change, Destination};
+use punctual_core::figures::Heartbeat;
 use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::outcome::{CallResult, Failure};
@@ -202,6 +203,11 @@ impl Control for Port {
             Answer::Done => Ok(()),
             _ => Err(fault("keep_cursor")),
         }
+    }
+
+    /// Nobody in this world reads it: it costs no step.
+    async fn note_heartbeat(&self, _: &str, _: &Heartbeat) -> Result<(), PortError> {
+        Ok(())
     }
 
     async fn post_shadow(&self, entry: &ShadowEntry) -> Result<(), PortError> {

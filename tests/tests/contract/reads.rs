@@ -254,7 +254,7 @@ pub(crate) async fn ended_rows_are_read_page_by_page_in_the_order_of_their_deadl
     for row in rows.iter().chain([&expired, &alive]) {
         ledger.create(row, &payload(0, "{}")).await.unwrap();
     }
-    let mut query = EndedQuery { state: State::Dead, start: None, limit: 3 };
+    let mut query = EndedQuery { state: State::Dead, from: None, start: None, limit: 3 };
     let mut pages = Vec::new();
     loop {
         let page = ledger.ended(&query).await.unwrap();
@@ -290,7 +290,7 @@ pub(crate) async fn ended_rows_are_read_page_by_page_in_the_order_of_their_deadl
     query.limit = 100;
     let rest: Vec<DeliveryId> = ledger.ended(&query).await.unwrap().entries.into_iter().map(|entry| entry.id).collect();
     assert_eq!(rest, [rows[0].id.clone(), rows[6].id.clone()]);
-    let of = async |state| ledger.ended(&EndedQuery { state, start: None, limit: 100 }).await.unwrap();
+    let of = async |state| ledger.ended(&EndedQuery { state, from: None, start: None, limit: 100 }).await.unwrap();
     assert_eq!(of(State::Expired).await.entries, [entry(&expired)]);
     assert_eq!(of(State::Scheduled).await, EndedPage::default());
 }

@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::types::{
 use punctual_adapters::dynamodb::{DynamoControl, DynamoLedger};
 use punctual_adapters::memory::{MemoryControl, MemoryLedger};
 use punctual_core::delivery::{Delivery, Payload};
-use punctual_core::ports::{Control, Ledger};
+use punctual_core::ports::{Control, Ledger, Overview};
 use punctual_core::settings::{RetryMode, Settings};
 use punctual_tests::stack::REGION;
 
@@ -43,7 +43,7 @@ pub(crate) trait World {
     /// The ledger.
     type Ledger: Ledger;
     /// The control table.
-    type Control: Control;
+    type Control: Control + Overview;
 
     /// The adapter's name in [`DIFFERENCES`].
     fn name(&self) -> &'static str;

@@ -69,6 +69,9 @@ async fn logs_are_json_and_metrics_are_whole_and_neither_tells_anything_private(
     })
     .await;
     console.dispatch().await.unwrap();
+    let figures = console.send("monitor", &json!({"tick": {}})).await.unwrap();
+    assert_eq!((&figures["destinations"], &figures["dead"]["key_conflict"]), (&json!(3), &json!(3)), "{figures}");
+    assert!(figures["dispatch_age_seconds"].as_u64().is_some_and(|age| age < 60), "{figures}");
     let identity = &reminders[0];
     let identity = json!({
         "tenant": identity["tenant"], "subscriber": identity["subscriber"],
@@ -102,10 +105,11 @@ async fn logs_are_json_and_metrics_are_whole_and_neither_tells_anything_private(
         assert!(["TRACE", "DEBUG", "INFO", "WARN", "ERROR"].contains(&line["level"].as_str().unwrap()), "{line}");
         messages.insert(line["message"].as_str().unwrap_or_default());
     }
-    for message in ["scheduled", "attempted", "handled a batch", "a message cannot be read", "dispatched"] {
+    for message in ["scheduled", "attempted", "handled a batch", "a message cannot be read", "dispatched", "monitored"] {
         assert!(messages.contains(message), "no function said {message:?}: {messages:?}");
     }
     let mut functions = BTreeSet::new();
+    let mut sampled = false;
     for line in metrics {
         let directive = &line["_aws"]["CloudWatchMetrics"][0];
         assert_eq!((&directive["Namespace"], &directive["Dimensions"]), (&json!(NAMESPACE), &json!([DIMENSIONS])), "{line}");
@@ -113,10 +117,25 @@ async fn logs_are_json_and_metrics_are_whole_and_neither_tells_anything_private(
         assert_eq!(line["Stage"], "local");
         let names: BTreeSet<&str> =
             directive["Metrics"].as_array().unwrap().iter().map(|metric| metric["Name"].as_str().unwrap()).collect();
-        let wanted = if function == "dispatch" { metric::OF_DISPATCH } else { metric::OF_DELIVER };
+        let wanted = match function {
+            "dispatch" => metric::OF_DISPATCH,
+            "monitor" => metric::OF_MONITOR,
+            "redrive" => metric::OF_REDRIVE,
+            _ => metric::OF_DELIVER,
+        };
+        // Single values are there in the batches that have any.
+        let (samples, names): (BTreeSet<&str>, BTreeSet<&str>) =
+            names.into_iter().partition(|name| metric::SAMPLES_OF_DELIVER.contains(name));
+        assert!(function == "deliver" || samples.is_empty(), "{line}");
+        assert!(
+            samples.iter().all(|name| line[name].as_array().is_some_and(|values| values.iter().all(Value::is_number))),
+            "{line}"
+        );
+        sampled |= !samples.is_empty();
         assert_eq!(names, wanted.iter().copied().collect(), "{line}");
         assert!(names.iter().all(|name| line[name].is_number()), "{line}");
         functions.insert(function.to_owned());
     }
-    assert_eq!(functions, ["deliver", "dispatch"].map(str::to_owned).into());
+    assert_eq!(functions, ["deliver", "dispatch", "monitor"].map(str::to_owned).into());
+    assert!(sampled, "the first calls were timed");
 }

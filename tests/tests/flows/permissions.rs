@@ -139,6 +139,10 @@ async fn whole_flow(template: String) {
     console.on_delivery("release", waiting[0].as_str()).await.unwrap();
     let third = console.dispatch().await.unwrap();
     assert_eq!((number(&third["claimed"]), number(&third["failed"])), (1, 0), "{third}");
+    // Monitor: the control table, both queues, the wake index, the dead ones.
+    let figures = console.send("monitor", &json!({"tick": {}})).await.unwrap();
+    assert_eq!((number(&figures["unread"]), number(&figures["paused_by_itself"])), (0, 1), "{figures}");
+    assert_eq!((number(&figures["dead"]["gone"]), number(&figures["expired"]["deadline_passed"])), (1, 1), "{figures}");
     assert_eq!(world.settled(&waiting).await[0].state, State::Delivered);
 
     // Inspect: the dead letters. Redrive: plan, freeze, start, slices, the sweep of the letters, status.

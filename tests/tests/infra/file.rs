@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use punctual_tests::alarms;
 use punctual_tests::stack::{FUNCTIONS, default_parameters, root, template};
 
 use crate::reading::{document, plain, sorted};
@@ -18,24 +19,28 @@ fn outputs_name_everything_a_client_needs() {
         "InspectFunctionName",
         "OperateFunctionName",
         "RedriveFunctionName",
+        "MonitorFunctionName",
         "LedgerTableName",
         "ControlTableName",
         "DeliveryQueueUrl",
         "DeadLetterQueueUrl",
         "ScheduleGroupName",
         "TickScheduleName",
+        "MonitorScheduleName",
     ]);
     assert_eq!(sorted(outputs), expected);
 }
 
 #[test]
 fn the_file_is_small_enough_to_be_sent_and_has_no_aliases() {
-    let text = template::read().unwrap();
-    // CloudFormation's limit for a template in the request; it does not read YAML aliases.
-    assert!(text.len() <= 51_200, "{} bytes", text.len());
-    for line in text.lines() {
-        let value = line.split_once(": ").map_or("", |(_, value)| value);
-        assert!(!value.starts_with(['&', '*']), "{line}");
+    for path in [template::path(), alarms::document::path()] {
+        let text = std::fs::read_to_string(&path).unwrap();
+        // CloudFormation's limit for a template in the request; it does not read YAML aliases.
+        assert!(text.len() <= 51_200, "{}: {} bytes", path.display(), text.len());
+        for line in text.lines() {
+            let value = line.split_once(": ").map_or("", |(_, value)| value);
+            assert!(!value.starts_with(['&', '*']), "{line}");
+        }
     }
 }
 
@@ -77,6 +82,6 @@ fn the_local_template_differs_from_the_file_in_the_listed_places_only() {
 fn the_linter_finds_nothing() {
     let linter = root().join(".venv").join("bin").join("cfn-lint");
     assert!(linter.exists(), "cfn-lint is not installed in .venv: run `make venv`");
-    let output = Command::new(linter).arg(template::path()).output().unwrap();
+    let output = Command::new(linter).arg(template::path()).arg(alarms::document::path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

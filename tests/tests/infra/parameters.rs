@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::reading::{document, list, readme, reference};
+use crate::reading::{document, list, observability, readme, reference};
 
 #[test]
 fn local_endpoints_are_off_by_default_and_refused_for_production() {
@@ -21,14 +21,16 @@ fn local_endpoints_are_off_by_default_and_refused_for_production() {
 
 #[test]
 fn every_parameter_says_what_it_is_for_and_is_in_the_readme() {
-    let document = document();
+    let documents = [document(), observability()];
     let readme = readme();
-    for (name, parameter) in document["Parameters"].as_object().unwrap() {
+    for (name, parameter) in documents.iter().flat_map(|document| document["Parameters"].as_object().unwrap()) {
         assert!(parameter["Description"].as_str().is_some_and(|text| text.ends_with('.')), "{name}");
         assert!(readme.contains(&format!("| `{name}` |")), "infra/README.md has no row for {name}");
     }
     for name in readme.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |")) {
-        let known = document["Parameters"].get(name.0).is_some() || document["Resources"].get(name.0).is_some();
-        assert!(known, "infra/README.md tells of {}, which the template does not have", name.0);
+        let has = |document: &serde_json::Value| {
+            document["Parameters"].get(name.0).is_some() || document["Resources"].get(name.0).is_some()
+        };
+        assert!(documents.iter().any(has), "infra/README.md tells of {}, which no template has", name.0);
     }
 }

@@ -62,12 +62,12 @@ fn a_role_is_assumed_by_the_service_that_needs_it() {
     for (name, role) in resources_of(&document, "AWS::IAM::Role") {
         let trust = list(&role["Properties"]["AssumeRolePolicyDocument"]["Statement"]);
         assert_eq!(trust.len(), 1, "{name}");
-        let of_schedules = ["TickRole", "SliceRole"].contains(&name.as_str());
+        let of_schedules = ["TickRole", "MonitorTickRole", "SliceRole"].contains(&name.as_str());
         let service = if of_schedules { "scheduler.amazonaws.com" } else { "lambda.amazonaws.com" };
         assert_eq!(trust[0]["Principal"], json!({ "Service": service }), "{name}");
         assert_eq!(trust[0]["Action"], "sts:AssumeRole", "{name}");
     }
-    for role in ["TickRole", "SliceRole"] {
+    for role in ["TickRole", "MonitorTickRole", "SliceRole"] {
         let condition = &resource(&document, role)["Properties"]["AssumeRolePolicyDocument"]["Statement"][0]["Condition"];
         assert_eq!(condition["StringEquals"]["aws:SourceAccount"], reference("AWS::AccountId"), "{role}");
         let group = condition["StringEquals"]["aws:SourceArn"]["Fn::Sub"].as_str().unwrap();

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use punctual_adapters::telemetry::{NAMESPACE, metric};
+use punctual_tests::alarms::document;
 use punctual_tests::stack::{FUNCTIONS, root, template};
 use serde_json::{Map, Value, json};
 use serde_norway::Value as Yaml;
 
 /// The environment of each function: exactly what it needs, and nothing else. Every function has [`SHARED`] too.
-pub(crate) const ENVIRONMENT: [(&str, &[&str]); 6] = [
+pub(crate) const ENVIRONMENT: [(&str, &[&str]); 7] = [
     (
         "dispatch",
         &[
@@ -43,6 +43,7 @@ pub(crate) const ENVIRONMENT: [(&str, &[&str]); 6] = [
             "TICK_SECONDS",
         ],
     ),
+    ("monitor", &["DEAD_LETTER_QUEUE_URL", "QUEUE_URL", "SAFETY_MARGIN_SECONDS", "TICK_SECONDS"]),
 ];
 
 /// The environment that all functions have.
@@ -97,7 +98,14 @@ pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
     ("Redrive", RUNS, &["scheduler:CreateSchedule"]),
     ("Redrive", "SliceRole.Arn", &["iam:PassRole"]),
     ("Slice", REDRIVE, &["lambda:InvokeFunction"]),
+    ("Monitor", "LedgerTable.Arn", &["dynamodb:BatchGetItem"]),
+    ("Monitor", "${LedgerTable.Arn}/index/attention", &["dynamodb:Query"]),
+    ("Monitor", "${LedgerTable.Arn}/index/wake", &["dynamodb:Query"]),
+    ("Monitor", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:Query"]),
+    ("Monitor", "DeliveryQueue.Arn", &["sqs:GetQueueAttributes"]),
+    ("Monitor", "DeadLetterQueue.Arn", &["sqs:GetQueueAttributes"]),
     ("Tick", "DispatchFunction.Arn", &["lambda:InvokeFunction"]),
+    ("MonitorTick", "MonitorFunction.Arn", &["lambda:InvokeFunction"]),
 ];
 
 /// The schedules of the stage's own group that a redrive run's slices have.
@@ -118,50 +126,18 @@ pub(crate) fn log_streams(function: &str) -> String {
     )
 }
 
-/// Metrics that the alarms read: (alarm, namespace, metric, the functions that write it). In the code's own namespace
-/// every metric has exactly the code's dimensions.
-pub(crate) const EXPECTED_METRICS: [(&str, &str, &str, &[&str]); 7] = [
-    ("OldestOverdueAlarm", NAMESPACE, metric::OLDEST_OVERDUE_SECONDS, &["dispatch"]),
-    ("DispatchHeartbeatAlarm", NAMESPACE, metric::DISPATCH_HEARTBEAT, &["dispatch"]),
-    ("ExpiredAlarm", NAMESPACE, metric::EXPIRED, &["deliver", "dispatch"]),
-    ("DeadLettersAlarm", "AWS/SQS", "ApproximateNumberOfMessagesVisible", &[]),
-    ("DeadReachableAlarm", NAMESPACE, metric::DEAD_REACHABLE, &["dispatch"]),
-    ("DestinationPausedAlarm", NAMESPACE, metric::DESTINATION_PAUSED, &["deliver"]),
-    ("BreakerOpenedAlarm", NAMESPACE, metric::BREAKER_OPENED, &["deliver"]),
-];
-
 /// The template as JSON, its short tags written out (`!Ref x` → `{"Ref": "x"}`).
 pub(crate) fn document() -> Value {
     plain(serde_norway::from_str(&template::read().unwrap()).unwrap())
 }
 
 pub(crate) fn plain(yaml: Yaml) -> Value {
-    match yaml {
-        Yaml::Null => Value::Null,
-        Yaml::Bool(value) => value.into(),
-        Yaml::Number(number) => serde_json::to_value(number).unwrap(),
-        Yaml::String(text) => text.into(),
-        Yaml::Sequence(items) => items.into_iter().map(plain).collect(),
-        Yaml::Mapping(fields) => Value::Object(
-            fields
-                .into_iter()
-                .map(|(key, value)| {
-                    let key = plain(key);
-                    (key.as_str().map_or_else(|| key.to_string(), str::to_owned), plain(value))
-                })
-                .collect(),
-        ),
-        Yaml::Tagged(tagged) => {
-            let tag = tagged.tag.to_string();
-            let name = tag.trim_start_matches('!');
-            let mut value = plain(tagged.value);
-            if name == "GetAtt" {
-                value = value.as_str().map(|path| path.split('.').collect::<Vec<_>>().into()).unwrap_or(value);
-            }
-            let name = if matches!(name, "Ref" | "Condition") { name.to_owned() } else { format!("Fn::{name}") };
-            json!({ name: value })
-        }
-    }
+    document::plain(yaml).unwrap()
+}
+
+/// The alarms' template as JSON.
+pub(crate) fn observability() -> Value {
+    document::read().unwrap()
 }
 
 pub(crate) fn resources_of(document: &Value, kind: &str) -> BTreeMap<String, Value> {

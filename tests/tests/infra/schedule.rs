@@ -8,24 +8,36 @@ use crate::reading::{attribute, document, functions, list, of_the_tick, referenc
 fn the_tick_has_an_input_no_retries_and_a_short_life() {
     let document = document();
     let schedules = resources_of(&document, "AWS::Scheduler::Schedule");
-    assert_eq!(schedules.len(), 1);
-    let tick = &schedules["Tick"]["Properties"];
-    assert_eq!(tick["GroupName"], reference("ScheduleGroup"));
-    assert_eq!(tick["FlexibleTimeWindow"], json!({ "Mode": "OFF" }));
-    assert_eq!(tick["State"], reference("TickState"));
-    assert_eq!(document["Parameters"]["TickState"]["Default"], "ENABLED");
-    let target = &tick["Target"];
-    assert_eq!(target["Arn"], attribute("DispatchFunction", "Arn"));
-    assert_eq!(target["RoleArn"], attribute("TickRole", "Arn"));
-    assert_eq!(target["RetryPolicy"]["MaximumRetryAttempts"], 0);
-    // Never so long that a tick arrives after the one that follows it.
-    assert_eq!(target["RetryPolicy"]["MaximumEventAgeInSeconds"], 60);
-    let input: Value = serde_json::from_str(target["Input"].as_str().unwrap()).unwrap();
-    let expected = json!({"tick": {
-        "scheduled_at": "<aws.scheduler.scheduled-time>",
-        "execution_id": "<aws.scheduler.execution-id>",
-    }});
-    assert_eq!(input, expected);
+    assert_eq!(schedules.len(), 2);
+    for (name, state, function, role) in [
+        ("Tick", "TickState", "DispatchFunction", "TickRole"),
+        ("MonitorTick", "MonitorState", "MonitorFunction", "MonitorTickRole"),
+    ] {
+        let tick = &schedules[name]["Properties"];
+        assert_eq!(tick["GroupName"], reference("ScheduleGroup"), "{name}");
+        assert_eq!(tick["FlexibleTimeWindow"], json!({ "Mode": "OFF" }), "{name}");
+        assert_eq!(tick["State"], reference(state), "{name}");
+        assert_eq!(document["Parameters"][state]["Default"], "ENABLED", "{name}");
+        let target = &tick["Target"];
+        assert_eq!(target["Arn"], attribute(function, "Arn"), "{name}");
+        assert_eq!(target["RoleArn"], attribute(role, "Arn"), "{name}");
+        assert_eq!(target["RetryPolicy"]["MaximumRetryAttempts"], 0, "{name}");
+        // Never so long that a tick arrives after the one that follows it.
+        assert_eq!(target["RetryPolicy"]["MaximumEventAgeInSeconds"], 60, "{name}");
+        let input: Value = serde_json::from_str(target["Input"].as_str().unwrap()).unwrap();
+        let expected = json!({"tick": {
+            "scheduled_at": "<aws.scheduler.scheduled-time>",
+            "execution_id": "<aws.scheduler.execution-id>",
+        }});
+        assert_eq!(input, expected, "{name}");
+    }
+}
+
+#[test]
+fn monitor_runs_every_minute_and_one_run_at_a_time() {
+    let document = document();
+    assert_eq!(resource(&document, "MonitorTick")["Properties"]["ScheduleExpression"], "rate(1 minute)");
+    assert!(seconds(&functions(&document)["monitor"]["Timeout"]) < 60);
 }
 
 #[test]
@@ -72,12 +84,14 @@ fn a_dispatch_lease_is_no_longer_than_a_deliver_lease() {
 }
 
 #[test]
-fn dispatch_is_not_retried_when_it_fails() {
+fn what_a_schedule_starts_is_not_retried_when_it_fails() {
     let document = document();
     let functions = functions(&document);
-    let config = &functions["dispatch"]["EventInvokeConfig"];
-    assert_eq!(config["MaximumRetryAttempts"], 0);
-    assert_eq!(config["MaximumEventAgeInSeconds"], 60);
+    for name in ["dispatch", "monitor"] {
+        let config = &functions[name]["EventInvokeConfig"];
+        assert_eq!(config["MaximumRetryAttempts"], 0, "{name}");
+        assert_eq!(config["MaximumEventAgeInSeconds"], 60, "{name}");
+    }
 }
 
 #[test]

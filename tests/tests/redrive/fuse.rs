@@ -8,6 +8,7 @@ use punctual_core::acquire::Acquire;
 use punctual_core::breaker::Reach;
 use punctual_core::delivery::{Delivery, Lane, Payload};
 use punctual_core::destination::{Change, Destination};
+use punctual_core::figures::Heartbeat;
 use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::ports::{
@@ -156,6 +157,9 @@ impl<P: Control> Control for Fused<'_, P> {
     }
     async fn keep_cursor(&self, lane: &Lane, cursor: Option<&Cursor>) -> Result<(), PortError> {
         self.fuse.effect(self.port.keep_cursor(lane, cursor)).await
+    }
+    async fn note_heartbeat(&self, function: &str, heartbeat: &Heartbeat) -> Result<(), PortError> {
+        self.fuse.effect(self.port.note_heartbeat(function, heartbeat)).await
     }
     async fn post_shadow(&self, entry: &ShadowEntry) -> Result<(), PortError> {
         self.fuse.effect(self.port.post_shadow(entry)).await

@@ -10,9 +10,10 @@ use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use punctual_core::breaker::Reach;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
+use punctual_core::figures::{Calls, Heartbeat};
 use punctual_core::id::{DeliveryId, DestinationId, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
-use punctual_core::ports::{Control, Cursor, PortError, ShadowPage, ShadowQuery, Stored, Watched};
+use punctual_core::ports::{Control, Cursor, Overview, PortError, ShadowPage, ShadowQuery, Stored, Watched};
 use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::{RetryMode, Settings};
@@ -24,7 +25,7 @@ use super::error::port_error;
 use super::expression::Placeholders;
 use super::item::{Item, Reader, number, text};
 use super::meter::{Kind, Meter, Metered};
-use super::{limiter, names, query, reach, rejections, run, shadow};
+use super::{heartbeat, limiter, names, query, reach, rejections, run, shadow};
 
 /// The control table on DynamoDB.
 #[derive(Debug, Clone)]
@@ -209,7 +210,11 @@ impl Control for DynamoControl {
     }
 
     async fn move_limit(&self, key: &Key, write: Move) -> Result<Moved, PortError> {
-        limiter::moved(self.client.update_item().table_name(&self.table), &self.meter, key, write).await
+        self.move_limit_counting(key, write, Calls::default()).await
+    }
+
+    async fn move_limit_counting(&self, key: &Key, write: Move, calls: Calls) -> Result<Moved, PortError> {
+        limiter::moved(self.client.update_item().table_name(&self.table), &self.meter, key, write, calls).await
     }
 
     async fn reaches(&self) -> Result<Vec<(DestinationId, Reach)>, PortError> {
@@ -288,6 +293,14 @@ impl Control for DynamoControl {
         Ok(())
     }
 
+    async fn note_heartbeat(&self, function: &str, heartbeat: &Heartbeat) -> Result<(), PortError> {
+        let what = "note_heartbeat";
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(heartbeat::encode(function, heartbeat)));
+        let answer = put.return_consumed_capacity(self.meter.wanted()).send().await.map_err(|e| port_error(what, e))?;
+        self.meter.count(what, Kind::Write, answer.consumed_capacity());
+        Ok(())
+    }
+
     async fn post_shadow(&self, entry: &ShadowEntry) -> Result<(), PortError> {
         let what = "post_shadow";
         let put = self.client.put_item().table_name(&self.table).set_item(Some(shadow::encode(entry)));
@@ -298,5 +311,21 @@ impl Control for DynamoControl {
 
     async fn shadow_entries(&self, query: &ShadowQuery) -> Result<ShadowPage, PortError> {
         shadow::page(self.client.query().table_name(&self.table), &self.meter, query).await
+    }
+}
+
+impl Overview for DynamoControl {
+    async fn rejections(&self) -> Result<Vec<(DestinationId, Rejections)>, PortError> {
+        Ok(readable(&self.all_of(names::KIND_REJECTIONS, false, "rejections").await?, rejections::decode))
+    }
+
+    async fn calls(&self) -> Result<Vec<(DestinationId, Calls)>, PortError> {
+        let rows = readable(&self.all_of(names::KIND_LIMITER, false, "calls").await?, limiter::calls);
+        Ok(rows.into_iter().flatten().collect())
+    }
+
+    async fn heartbeat(&self, function: &str) -> Result<Option<Heartbeat>, PortError> {
+        let rows = readable(&self.all_of(names::KIND_HEARTBEAT, false, "heartbeat").await?, heartbeat::decode);
+        Ok(rows.into_iter().find(|(of, _)| of == function).map(|(_, heartbeat)| heartbeat))
     }
 }

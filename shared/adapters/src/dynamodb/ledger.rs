@@ -323,7 +323,10 @@ impl Ledger for DynamoLedger {
 
     async fn ended(&self, query: &EndedQuery) -> Result<EndedPage, PortError> {
         let mut p = Placeholders::default();
-        let condition = p.compare(names::ATTENTION, "=", text(query.state));
+        let mut condition = p.compare(names::ATTENTION, "=", text(query.state));
+        if let Some(from) = query.from {
+            condition += &format!(" AND {}", p.compare(names::DELIVER_BY, ">=", text(from)));
+        }
         let page = self
             .query()
             .index_name(names::INDEX_ATTENTION)

@@ -5,13 +5,15 @@
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
+use punctual_core::figures::Calls;
+use punctual_core::id::DestinationId;
 use punctual_core::limiter::{Key, Micros, Move, Moved};
 use punctual_core::ports::PortError;
 
 use super::control::{key, reader};
 use super::error::port_error;
 use super::expression::{Placeholders, Update};
-use super::item::Item;
+use super::item::{Item, as_is, number};
 use super::meter::{Kind, Metered};
 use super::names;
 
@@ -27,7 +29,7 @@ fn between(p: &mut Placeholders, least: Micros, most: Micros) -> String {
     format!("{least} AND {}", p.compare(names::TAT, "<=", micros(most)))
 }
 
-fn update(write: Move) -> Update {
+fn update(write: Move, calls: Calls) -> Update {
     let mut p = Placeholders::default();
     let tat = p.name(names::TAT);
     let (condition, update) = match write {
@@ -43,15 +45,35 @@ fn update(write: Move) -> Update {
             (condition, format!("SET {tat} = {}", p.value(micros(to))))
         }
     };
-    Update { condition, update: Some(update), placeholders: p }
+    let counts = if calls.is_empty() {
+        String::new()
+    } else {
+        let calls_made = format!("{} {}", p.name(names::CALLS), p.value(number(calls.made)));
+        format!(" ADD {calls_made}, {} {}", p.name(names::REPEATED), p.value(number(calls.repeated)))
+    };
+    Update { condition, update: Some(update + &counts), placeholders: p }
 }
 
 fn tat(item: Option<&Item>) -> Result<Option<Micros>, PortError> {
     item.map_or(Ok(None), |item| reader(item).optional_number(names::TAT))
 }
 
-pub(super) async fn moved(request: UpdateItemFluentBuilder, meter: &Metered, row: &Key, write: Move) -> Result<Moved, PortError> {
-    let Update { condition, update, placeholders } = update(write);
+/// What a row's calls have come to; none for the part of them that is redriven.
+pub(super) fn calls(item: &Item) -> Result<Option<(DestinationId, Calls)>, PortError> {
+    let read = reader(item);
+    let Ok(id) = read.required(names::ID, as_is).map(DestinationId::new)? else { return Ok(None) };
+    let made = read.optional_number(names::CALLS)?.unwrap_or_default();
+    Ok(Some((id, Calls { made, repeated: read.optional_number(names::REPEATED)?.unwrap_or_default() })))
+}
+
+pub(super) async fn moved(
+    request: UpdateItemFluentBuilder,
+    meter: &Metered,
+    row: &Key,
+    write: Move,
+    calls: Calls,
+) -> Result<Moved, PortError> {
+    let Update { condition, update, placeholders } = update(write, calls);
     let answer = request
         .set_key(Some(key(names::KIND_LIMITER, row)))
         .condition_expression(condition)

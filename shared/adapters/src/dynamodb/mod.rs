@@ -13,7 +13,7 @@
 //! | `lock` | under `key.<idempotency key>`: `holder`, the migrated delivery that has this key |
 //!
 //! Control table: partition key `kind` (`destination`, `rejections`, `limiter`, `reach`, `settings`, `cursor`,
-//! `run`, `shadow#<destination>`), sort key `id`.
+//! `heartbeat`, `run`, `shadow#<destination>`), sort key `id`.
 
 mod batch;
 mod control;
@@ -23,6 +23,7 @@ mod ended;
 mod error;
 mod expression;
 mod guard;
+mod heartbeat;
 mod item;
 mod ledger;
 mod limiter;

@@ -89,6 +89,8 @@ pub(crate) const KIND_LIMITER: &str = "limiter";
 pub(crate) const KIND_REACH: &str = "reach";
 pub(crate) const KIND_SETTINGS: &str = "settings";
 pub(crate) const KIND_CURSOR: &str = "cursor";
+/// What a function left behind when it came to its end; `id` is the function's name.
+pub(crate) const KIND_HEARTBEAT: &str = "heartbeat";
 /// A redrive run; `id` is its name.
 pub(crate) const KIND_RUN: &str = "run";
 /// Start of a shadow entry's `kind`; the destination follows.
@@ -112,6 +114,12 @@ pub(crate) const RESULTS: &str = "results";
 pub(crate) const LAST_STATUS: &str = "last_status";
 /// Microseconds since the Unix epoch.
 pub(crate) const TAT: &str = "tat";
+/// Calls that ended, ever since somebody counted; absent before the first.
+pub(crate) const CALLS: &str = "calls";
+/// Of these, those that were followed by another one.
+pub(crate) const REPEATED: &str = "repeated";
+pub(crate) const AT: &str = "at";
+pub(crate) const LINE: &str = "line";
 /// Calls in a row without an answer.
 pub(crate) const SILENT: &str = "silent";
 pub(crate) const IN_FLIGHT: &str = "in_flight";

@@ -6,9 +6,10 @@ use std::sync::Mutex;
 use punctual_core::breaker::Reach;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination};
+use punctual_core::figures::{Calls, Heartbeat};
 use punctual_core::id::{DestinationId, RunId};
 use punctual_core::limiter::{Key, Micros, Move, Moved};
-use punctual_core::ports::{Control, Cursor, PortError, ShadowPage, ShadowQuery, Stored, Watched};
+use punctual_core::ports::{Control, Cursor, Overview, PortError, ShadowPage, ShadowQuery, Stored, Watched};
 use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
@@ -27,6 +28,8 @@ struct Tables {
     destinations: BTreeMap<DestinationId, Destination>,
     rejections: BTreeMap<DestinationId, Rejections>,
     limits: BTreeMap<Key, Micros>,
+    calls: BTreeMap<Key, Calls>,
+    heartbeats: BTreeMap<String, Heartbeat>,
     reach: BTreeMap<DestinationId, Reach>,
     settings: Settings,
     cursors: BTreeMap<Lane, Cursor>,
@@ -77,10 +80,15 @@ impl Control for MemoryControl {
     }
 
     async fn move_limit(&self, key: &Key, write: Move) -> Result<Moved, PortError> {
+        self.move_limit_counting(key, write, Calls::default()).await
+    }
+
+    async fn move_limit_counting(&self, key: &Key, write: Move, calls: Calls) -> Result<Moved, PortError> {
         let mut tables = locked(&self.tables);
         let is = tables.limits.get(key).copied();
         let Some(now) = write.apply(is) else { return Ok(Moved::Refused { is }) };
         tables.limits.insert(key.clone(), now);
+        tables.calls.entry(key.clone()).or_default().add(calls);
         Ok(Moved::Done { now })
     }
 
@@ -159,6 +167,11 @@ impl Control for MemoryControl {
         Ok(())
     }
 
+    async fn note_heartbeat(&self, function: &str, heartbeat: &Heartbeat) -> Result<(), PortError> {
+        locked(&self.tables).heartbeats.insert(function.to_owned(), heartbeat.clone());
+        Ok(())
+    }
+
     async fn post_shadow(&self, entry: &ShadowEntry) -> Result<(), PortError> {
         locked(&self.tables).shadow.insert((entry.destination.clone(), entry.place()), entry.clone());
         Ok(())
@@ -172,5 +185,19 @@ impl Control for MemoryControl {
                 && query.start.as_ref().is_none_or(|start| place > start)
         });
         Ok(ShadowPage { entries: wanted.map(|(_, entry)| entry.clone()).collect(), next: None })
+    }
+}
+
+impl Overview for MemoryControl {
+    async fn rejections(&self) -> Result<Vec<(DestinationId, Rejections)>, PortError> {
+        Ok(locked(&self.tables).rejections.iter().map(|(id, rejections)| (id.clone(), rejections.clone())).collect())
+    }
+
+    async fn calls(&self) -> Result<Vec<(DestinationId, Calls)>, PortError> {
+        Ok(locked(&self.tables).calls.iter().filter_map(|(key, calls)| Some((key.destination()?, *calls))).collect())
+    }
+
+    async fn heartbeat(&self, function: &str) -> Result<Option<Heartbeat>, PortError> {
+        Ok(locked(&self.tables).heartbeats.get(function).cloned())
     }
 }

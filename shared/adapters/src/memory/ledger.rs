@@ -128,6 +128,7 @@ impl Tables {
             .rows
             .values()
             .filter(|row| row.state.needs_operator() && row.state == query.state)
+            .filter(|row| query.from.is_none_or(|from| row.deliver_by >= from))
             .map(|row| (place(row), row))
             .filter(|(place, _)| query.start.as_ref().is_none_or(|start| place > start))
             .collect();

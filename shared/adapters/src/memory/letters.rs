@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use punctual_core::dead_letter::DeadLetter;
+use punctual_core::figures::Depth;
 use punctual_core::id::MessageId;
-use punctual_core::ports::{DeadLetters, Letter, Letters, PortError};
+use punctual_core::ports::{DeadLetters, Gauge, Letter, Letters, PortError};
 use punctual_core::time::Timestamp;
 
 use super::locked;
@@ -171,5 +172,14 @@ impl Letters for MemoryDeadLetters {
             Ok(())
         };
         receipts.iter().map(release).collect()
+    }
+}
+
+impl Gauge for MemoryDeadLetters {
+    async fn fill(&self) -> Result<Depth, PortError> {
+        let state = locked(&self.state);
+        let visible = state.held.values().filter(|held| held.visible_at <= state.now).count();
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        Ok(Depth { visible: count(visible), in_flight: count(state.held.len() - visible), delayed: 0 })
     }
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use punctual_core::figures::Depth;
 use punctual_core::id::MessageId;
-use punctual_core::ports::{Outgoing, PortError, Queue};
+use punctual_core::ports::{Gauge, Outgoing, PortError, Queue};
 use punctual_core::time::Timestamp;
 
 use super::locked;
@@ -166,5 +167,20 @@ impl Queue for MemoryQueue {
         let number = number.ok_or_else(|| PortError::Refused { what: "hide", source: "the message is not in flight".into() })?;
         state.hide(number, until);
         Ok(())
+    }
+}
+
+impl Gauge for MemoryQueue {
+    async fn fill(&self) -> Result<Depth, PortError> {
+        let state = locked(&self.state);
+        let mut depth = Depth::default();
+        for held in state.messages.values() {
+            match held {
+                held if held.visible_at <= state.now => depth.visible += 1,
+                held if held.receives > 0 => depth.in_flight += 1,
+                _ => depth.delayed += 1,
+            }
+        }
+        Ok(depth)
     }
 }

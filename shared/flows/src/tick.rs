@@ -1,4 +1,4 @@
-//! I am the input of a run: what EventBridge Scheduler sends, or a person from the console.
+//! I am the input of a run of dispatch or monitor: what EventBridge Scheduler sends, or a person from the console.
 
 use serde::Deserialize;
 

@@ -1,0 +1,148 @@
+//! Drills: something breaks, and the alarms of `infra/observability.yaml` say so within two runs; the right ones, and no others.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test reports by panicking")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use punctual_core::state::State;
+use punctual_tests::alarms::stage::{FINE, Fault, HOLE, Stage};
+
+/// So long a stage is watched before anything breaks.
+const CALM: usize = 3;
+/// What goes on all the time: one delivery for each destination every four seconds, for a quarter of an hour.
+const STEADY: (u32, Duration) = (225, Duration::from_secs(4));
+
+/// A stage at work, with no alarm so far.
+async fn at_work() -> Stage {
+    let mut stage = Stage::start().await.unwrap();
+    for destination in [FINE, HOLE] {
+        stage.store(destination, STEADY.0, STEADY.1).await.unwrap();
+    }
+    assert_eq!(stage.minutes(CALM).await.unwrap(), vec![BTreeSet::new(); CALM], "a healthy stage pages nobody");
+    stage
+}
+
+fn names(alarms: &[&str]) -> BTreeSet<String> {
+    alarms.iter().map(|alarm| format!("{alarm}Alarm")).collect()
+}
+
+/// Which alarms are in alarm at the end of each minute, one line a minute.
+fn lines(told: &[BTreeSet<String>]) -> String {
+    told.iter().enumerate().map(|(n, alarms)| format!("    minute {}: {alarms:?}\n", n + 1)).collect()
+}
+
+/// What breaks, which alarms say so, and so many minutes later they have; and how long they are watched for others.
+async fn drill(name: &str, faults: &[Fault], expected: &[&str], within: usize, watched: usize) {
+    let mut stage = at_work().await;
+    faults.iter().for_each(|fault| stage.fail(*fault));
+    let told = stage.minutes(watched).await.unwrap();
+    println!("{name}:\n{}", lines(&told));
+    let expected = names(expected);
+    assert_eq!(told[within - 1], expected, "{name}: within {within} minutes\n{}", lines(&told));
+    for (n, alarms) in told.iter().enumerate() {
+        let wanted = if n + 1 < within { alarms.is_subset(&expected) } else { *alarms == expected };
+        assert!(wanted, "{name}: minute {}\n{}", n + 1, lines(&told));
+    }
+}
+
+#[tokio::test]
+async fn a_healthy_stage_pages_nobody() {
+    drill("healthy", &[], &[], 1, 6).await;
+}
+
+#[tokio::test]
+async fn dispatch_stops() {
+    // The tick of the first minute is missed; the second run after it is that of the third minute at the latest.
+    drill("dispatch stopped", &[Fault::DispatchStopped], &["DispatchHeartbeat"], 2, 4).await;
+}
+
+#[tokio::test]
+async fn deliver_stops() {
+    drill("deliver stopped", &[Fault::DeliverStopped], &["DeliverStopped"], 2, 5).await;
+}
+
+#[tokio::test]
+async fn monitor_stops() {
+    drill("monitor stopped", &[Fault::MonitorStopped], &["MonitorHeartbeat"], 2, 5).await;
+}
+
+#[tokio::test]
+async fn a_receiver_does_not_answer() {
+    drill("black hole", &[Fault::BlackHole], &["BreakerOpen"], 1, 6).await;
+}
+
+#[tokio::test]
+async fn a_receiver_is_gone() {
+    let expected = ["DestinationPaused", "DeadLetters", "DeadReachable"];
+    drill("gone", &[Fault::Gone], &expected, 1, 4).await;
+}
+
+#[tokio::test]
+async fn no_secret_can_be_read() {
+    drill("no secrets", &[Fault::NoSecrets], &["SecretUnavailable"], 1, 3).await;
+}
+
+/// Less than the safety margin is left: there is no call, and the promise is broken.
+#[tokio::test]
+async fn a_delivery_expires() {
+    let mut stage = at_work().await;
+    let ids = stage.store_within(FINE, 1, Duration::ZERO, Duration::from_secs(5)).await.unwrap();
+    let told = stage.minutes(2).await.unwrap();
+    assert!(told.iter().all(|alarms| *alarms == names(&["Expired", "DeadLetters"])), "{}", lines(&told));
+    assert_eq!(stage.rows(&ids).await.unwrap()[0].state, State::Expired);
+}
+
+/// What monitor has said stays, when it says nothing any more.
+#[tokio::test]
+async fn missing_figures_turn_no_alarm_green() {
+    let mut stage = at_work().await;
+    stage.fail(Fault::BlackHole);
+    let told = stage.minutes(2).await.unwrap();
+    assert_eq!(told[1], names(&["BreakerOpen"]), "{}", lines(&told));
+    stage.fail(Fault::MonitorStopped);
+    let told = stage.minutes(8).await.unwrap();
+    assert_eq!(told[0], names(&["BreakerOpen"]), "{}", lines(&told));
+    assert!(told[1..].iter().all(|alarms| *alarms == names(&["BreakerOpen", "MonitorHeartbeat"])), "{}", lines(&told));
+}
+
+#[tokio::test]
+async fn a_hundred_messages_are_lost() {
+    let mut stage = at_work().await;
+    let ids = stage.store(FINE, 100, Duration::ZERO).await.unwrap();
+    stage.fail(Fault::DeliverStopped);
+    let told = stage.minute().await.unwrap();
+    assert_eq!(told, BTreeSet::new());
+    let lost = stage.lose_messages();
+    assert!(lost >= 100, "{lost}");
+    stage.mend(Fault::DeliverStopped);
+    // Their messages are missed two minutes after they were due: in the second minute from now. The next run takes them back.
+    let told = stage.minutes(5).await.unwrap();
+    println!("{lost} messages lost:\n{}", lines(&told));
+    let first = told.iter().position(|alarms| !alarms.is_empty()).unwrap();
+    assert!((1..=2).contains(&first), "{}", lines(&told));
+    assert!(told[first..].iter().all(|alarms| *alarms == names(&["MessagesLost"]) || alarms.is_empty()), "{}", lines(&told));
+    assert!(told.last().unwrap().is_empty(), "it ends by itself: {}", lines(&told));
+    let rows = stage.rows(&ids).await.unwrap();
+    assert!(rows.len() == 100 && rows.iter().all(|row| row.state == State::Delivered), "none is lost");
+}
+
+#[tokio::test]
+async fn fifty_leases_expire() {
+    let mut stage = at_work().await;
+    let ids = stage.store(FINE, 50, Duration::ZERO).await.unwrap();
+    stage.fail(Fault::DeliverStopped);
+    let told = stage.minute().await.unwrap();
+    assert_eq!(told, BTreeSet::new());
+    let crashed = stage.crash_in_calls().await.unwrap();
+    assert!(crashed >= 50, "{crashed}");
+    stage.mend(Fault::DeliverStopped);
+    let told = stage.minutes(5).await.unwrap();
+    println!("{crashed} calls crashed:\n{}", lines(&told));
+    let first = told.iter().position(|alarms| !alarms.is_empty()).unwrap();
+    assert!(first <= 1, "within two runs: {}", lines(&told));
+    assert!(told[first..].iter().all(|alarms| *alarms == names(&["LeasesEnded"]) || alarms.is_empty()), "{}", lines(&told));
+    assert!(told.last().unwrap().is_empty(), "it ends by itself: {}", lines(&told));
+    let rows = stage.rows(&ids).await.unwrap();
+    assert!(rows.len() == 50 && rows.iter().all(|row| row.state == State::Delivered), "none is lost");
+    assert!(rows.iter().all(|row| row.attempts.len() == 2), "the attempt that crashed counts");
+}
