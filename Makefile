@@ -11,7 +11,7 @@ REQUIREMENTS := tests/stack-requirements.txt
 VENV_STAMP := $(VENV)/.installed-$(shell cksum < $(REQUIREMENTS) | tr ' ' '-')
 CARGO := cargo
 
-.PHONY: help prerequisites venv build fmt lint test demo drill sim cases contracts bench mutants up down status clean-local
+.PHONY: help prerequisites venv build fmt lint test demo drill sim cases contracts bench canary reconcile mutants up down status clean-local
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,22 @@ contracts: prerequisites ## Runs the receivers' contracts, status and headers to
 bench: prerequisites ## Measures the ledger's cost per delivery into target/bench.jsonl.
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/bench
+
+canary: prerequisites venv ## Sends one marked delivery through the stack of "make up", and names the stage that is broken.
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/canary
+
+RECONCILE := --destination "$(DESTINATION)" --from "$(FROM)" --until "$(UNTIL)" --by "$(or $(BY),$(shell id -un))"
+
+reconcile: prerequisites ## Compares a receiver's export with the ledger: FILE DESTINATION FROM UNTIL (STAGE: of an AWS account).
+	@if [ -z "$(FILE)" ] || [ -z "$(DESTINATION)" ] || [ -z "$(FROM)" ] || [ -z "$(UNTIL)" ]; then \
+	    echo "usage: make reconcile FILE=export.csv DESTINATION=id FROM=2026-12-01T00:00:00Z UNTIL=2026-12-02T00:00:00Z" >&2; \
+	    echo "       [BY=who] [OUT=report.json] [STAGE=stage: with your own AWS credentials; else the stack of \"make up\"]" >&2; exit 2; fi
+	@$(CARGO) build --workspace --bins --locked
+	@mkdir -p target/local
+	@out="$(or $(OUT),target/local/reconcile-$(DESTINATION)-$$(date -u +%Y%m%dT%H%M%SZ).json)"; \
+	    settings="$(if $(STAGE),,$$(target/debug/stack environment))"; \
+	    env $$settings target/debug/reconcile --stage "$(or $(STAGE),local)" $(RECONCILE) --out "$$out" $(FILE)
 
 up: prerequisites venv ## Starts a local stack that stays, with a schedule that ticks.
 	@$(CARGO) build --workspace --bins --locked

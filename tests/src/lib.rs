@@ -5,6 +5,7 @@
 pub mod alarms;
 pub mod answers;
 pub mod bench;
+pub mod canary;
 pub mod cases;
 pub mod console;
 pub mod demo;
@@ -14,6 +15,7 @@ pub mod hostile;
 pub mod load;
 pub mod mutants;
 pub mod receiver;
+pub mod reconcile;
 pub mod stack;
 pub mod world;
 

@@ -88,7 +88,8 @@ impl World {
         event.as_object_mut().unwrap().extend(question.as_object().unwrap().clone());
         let time = Standing(AtomicU64::new(seconds));
         let (ledger, control, letters) = (&self.ledger, &self.control, &MemoryDeadLetters::default());
-        let inspect = Inspect { ledger, control, letters, time: &time, margin: Duration::from_secs(10) };
+        let inspect =
+            Inspect { ledger, control, letters, time: &time, margin: Duration::from_secs(10), tick: Duration::from_secs(60) };
         inspect.handle(&RawValue::from_string(event.to_string()).unwrap()).await.unwrap()
     }
 

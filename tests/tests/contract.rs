@@ -34,6 +34,8 @@ mod runs;
 mod servers;
 #[path = "contract/slices.rs"]
 mod slices;
+#[path = "contract/whole.rs"]
+mod whole;
 #[path = "contract/wire.rs"]
 mod wire;
 #[path = "contract/worlds.rs"]
@@ -84,6 +86,8 @@ everywhere! {
         reads_many_rows_with_gaps, a_partition_shows_the_payload_of_its_row, an_erased_payload_is_none,
         finds_rows_by_reference, counts_dead_rows_with_a_reachable_deadline,
         ended_rows_are_read_page_by_page_in_the_order_of_their_deadlines, rows_of_a_run_are_those_that_it_moved_last;
+    whole: all_rows_of_a_destination_are_read_page_by_page, a_row_counts_from_its_creation_to_its_deadline,
+        an_empty_ledger_has_one_empty_page, rows_of_any_destination_are_read_by_their_ids;
     control: destinations_are_versioned, a_repeated_put_is_done, looks_up_each_destination_once, the_switch_is_read,
         keeps_and_forgets_places, the_sink_keeps_one_entry_for_each_delivery, rejections_are_versioned,
         two_writers_of_equal_results_lose_none, a_limit_moves_as_the_core_says, two_bookings_share_no_slot, reach_is_versioned,

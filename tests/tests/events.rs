@@ -86,6 +86,8 @@ fn of_function(function: &str) -> Vec<Event> {
 /// What its function says of an input that it refuses: the first error. Nothing if it takes it.
 fn refusal(function: &str, event: &RawValue) -> Option<FieldError> {
     match function {
+        "schedule" if event.get().contains("\"canary\"") => punctual_schedule::canary::read(event).err(),
+        "inspect" if event.get().contains("\"canary\"") => punctual_inspect::canary::read(event).err(),
         "schedule" => match punctual_schedule::input::read(event) {
             Ok(reminders) => reminders.into_iter().find_map(Result::err),
             Err(error) => Some(error),
@@ -145,7 +147,7 @@ fn check(reminders: Vec<Result<Reminder, FieldError>>, destinations: &BTreeMap<D
 fn rows() -> BTreeMap<DeliveryId, Delivery> {
     let destinations = destinations();
     let mut rows = BTreeMap::new();
-    for event in of_function("schedule") {
+    for event in of_function("schedule").into_iter().filter(|event| event.name != "schedule.canary") {
         for checked in check(punctual_schedule::input::read(&event.raw).expect("an input"), &destinations) {
             let twice = rows.insert(checked.row.id.clone(), checked.row);
             assert!(twice.is_none(), "{}: a reminder is in two files", event.name);
@@ -186,7 +188,8 @@ fn destinations_are_good_and_reminders_can_be_stored() {
         assert_eq!(destination.spec.problems(&rules), [], "{}", destination.spec.id);
     }
     let rows = rows();
-    let used: BTreeSet<&DestinationId> = rows.values().map(|row| &row.destination).collect();
+    let canary = punctual_schedule::canary::read(&events()["schedule.canary"].raw).expect("an input").destination_id;
+    let used: BTreeSet<&DestinationId> = rows.values().map(|row| &row.destination).chain([&canary]).collect();
     assert_eq!(used, destinations.keys().collect(), "every destination has reminders");
     assert!(rows.values().all(|row| row.deliver_after > now().hi && row.deliver_by.to_string().starts_with("2027-")));
 }
@@ -232,6 +235,14 @@ fn events_name_what_other_events_make() {
     assert_eq!(&DeliveryId::derive(&parts), one);
     let reference = explain("inspect.explain-by-reference").reference.expect("a reference");
     assert_eq!(rows.values().filter(|row| row.reference == reference).count(), 2);
+}
+
+#[test]
+fn a_canary_is_asked_for_by_its_run() {
+    let events = events();
+    let sent = punctual_schedule::canary::read(&events["schedule.canary"].raw).expect("an input");
+    let asked = punctual_inspect::canary::read(&events["inspect.canary"].raw).expect("an input");
+    assert_eq!((sent.destination_id, sent.run), (asked.destination_id, Some(asked.run)));
 }
 
 #[test]

@@ -15,6 +15,8 @@ mod ahead;
 mod answers;
 #[path = "flows/blackhole.rs"]
 mod blackhole;
+#[path = "flows/canary.rs"]
+mod canary;
 #[path = "flows/capacity.rs"]
 mod capacity;
 #[path = "flows/crash.rs"]

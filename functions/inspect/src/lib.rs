@@ -1,8 +1,10 @@
 //! I am inspect: I answer questions from the ledger, and I change nothing but the receive counts of dead letters that I show.
 
+pub mod canary;
 pub mod capacity;
 mod capacity_text;
 pub mod letters;
+pub mod reconcile;
 pub mod shadow;
 
 use std::time::Duration;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use punctual_core::destination::FieldError;
 use punctual_core::explain::{Explanation, Whither, explain, text};
 use punctual_core::id::{DeliveryId, IdentityParts, Reference};
-use punctual_core::ports::{Control, Ledger, Letters, Time};
+use punctual_core::ports::{Control, Ledger, Letters, Limits, Time};
 use punctual_core::shadow::Verdict;
 use punctual_flows::FlowError;
 use punctual_flows::input::{action, strict};
@@ -74,6 +76,9 @@ pub struct Response {
     /// What lies in the dead-letter queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letters: Option<LettersView>,
+    /// How far a canary has come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<punctual_core::canary::Report>,
     /// What is wrong with the question.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
@@ -89,7 +94,16 @@ impl Response {
     }
 
     fn answered(text: Vec<String>) -> Self {
-        Self { ok: true, text, deliveries: Vec::new(), report: None, capacity: None, dead_letters: None, errors: Vec::new() }
+        Self {
+            ok: true,
+            text,
+            deliveries: Vec::new(),
+            report: None,
+            capacity: None,
+            dead_letters: None,
+            canary: None,
+            errors: Vec::new(),
+        }
     }
 }
 
@@ -106,18 +120,21 @@ pub struct Inspect<'a, L, C, D, T> {
     pub time: &'a T,
     /// The stage's safety margin.
     pub margin: Duration,
+    /// From one start of dispatch to the next.
+    pub tick: Duration,
 }
 
-impl<L: Ledger, C: Control, D: Letters, T: Time> Inspect<'_, L, C, D, T> {
+impl<L: Ledger, C: Control + Limits, D: Letters, T: Time> Inspect<'_, L, C, D, T> {
     /// Answers an event. A bad question is an answer, not an error.
     ///
     /// # Errors
     /// [`FlowError`] if the ledger or the database's time cannot be had.
     pub async fn handle(&self, event: &RawValue) -> Result<Response, FlowError> {
-        match action(event, &["explain", "shadow_report", "capacity", "dead_letters"]) {
+        match action(event, &["explain", "shadow_report", "capacity", "dead_letters", "canary"]) {
             Ok("shadow_report") => self.shadow_report(event).await,
             Ok("capacity") => self.capacity(event).await,
             Ok("dead_letters") => self.dead_letters(event).await,
+            Ok("canary") => self.canary(event).await,
             Ok(_) => match strict::<ExplainInput>(event, "") {
                 Ok(input) => self.explain(input).await,
                 Err(error) => Ok(Response::refused(error)),

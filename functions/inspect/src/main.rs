@@ -24,6 +24,7 @@ async fn answer(config: &InspectConfig, aws: &Aws, event: LambdaEvent<Box<RawVal
         letters: &aws.letters(&config.dead_letter_queue_url),
         time: &aws.time(&config.stage.control_table, event.context.deadline),
         margin: config.margin,
+        tick: config.tick,
     };
     let by = &event.context.request_id;
     Ok(inspect.handle(&event.payload).await.inspect_err(|error| tracing::error!(by, error = %error, "inspect failed"))?)

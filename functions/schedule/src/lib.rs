@@ -3,6 +3,7 @@
 //! I check everything before I store anything, store payload and row each once, and release at once what is due within
 //! the horizon, so that nobody waits for a tick. The same input again changes nothing and says so.
 
+pub mod canary;
 pub mod input;
 pub mod result;
 pub mod store;
@@ -16,6 +17,7 @@ use punctual_core::breaker::Reach;
 use punctual_core::destination::{Destination, FieldError};
 use punctual_core::id::{Correlation, DestinationId};
 use punctual_core::ports::{Control, Ledger, Queue, Time, Watched};
+use punctual_flows::input::action;
 use punctual_flows::release::{Releaser, Rules, Tally};
 use punctual_flows::{FlowError, chain};
 use serde_json::value::RawValue;
@@ -57,8 +59,12 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
     /// # Errors
     /// [`FlowError`] if the control table or the database's time cannot be had: nothing was stored.
     pub async fn handle(&self, event: &RawValue) -> Result<Response, FlowError> {
-        match input::read(event) {
-            Ok(items) => self.schedule(items).await,
+        match action(event, &["schedule", "canary"]) {
+            Ok("canary") => self.canary(event).await,
+            Ok(_) => match input::read(event) {
+                Ok(items) => self.schedule(items).await,
+                Err(error) => Ok(Response::refused(vec![error])),
+            },
             Err(error) => Ok(Response::refused(vec![error])),
         }
     }

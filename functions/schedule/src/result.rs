@@ -8,6 +8,8 @@ use punctual_core::time::Timestamp;
 use punctual_flows::release::Tally;
 use serde::Serialize;
 
+use crate::canary::Sent;
+
 /// What became of a reminder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -153,6 +155,9 @@ pub struct Response {
     /// One for each reminder, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<ItemResult>,
+    /// The canary that was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Sent>,
     /// What is wrong with the event as a whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
@@ -162,7 +167,7 @@ impl Response {
     /// The event as a whole is wrong.
     #[must_use]
     pub fn refused(errors: Vec<FieldError>) -> Self {
-        Self { ok: false, summary: Counts::default(), released: Tally::default(), results: Vec::new(), errors }
+        Self { ok: false, summary: Counts::default(), released: Tally::default(), results: Vec::new(), canary: None, errors }
     }
 
     /// Results and what was released.
@@ -180,6 +185,6 @@ impl Response {
             }
         }
         let ok = summary.created + summary.unchanged == results.len();
-        Self { ok, summary, released, results, errors: Vec::new() }
+        Self { ok, summary, released, results, canary: None, errors: Vec::new() }
     }
 }

@@ -180,6 +180,8 @@ pub struct InspectConfig {
     pub stage: Stage,
     /// The queue of dead letters.
     pub dead_letter_queue_url: String,
+    /// From one start of dispatch to the next: within [`TICK`].
+    pub tick: Duration,
     /// The stage's safety margin before a deadline: within [`SAFETY_MARGIN`].
     pub margin: Duration,
 }
@@ -290,6 +292,7 @@ from_lookup!(DeliverConfig, |r| Self { stage: stage(r), queues: queues(r), rules
 from_lookup!(ScheduleConfig, |r| Self { stage: stage(r), queue_url: r.text("QUEUE_URL"), release: release(r) });
 from_lookup!(InspectConfig, |r| Self {
     stage: stage(r),
+    tick: r.seconds(TICK),
     dead_letter_queue_url: r.text("DEAD_LETTER_QUEUE_URL"),
     margin: margin(r)
 });

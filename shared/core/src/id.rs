@@ -121,6 +121,10 @@ name!(
     Owner, 24, header_safe, "letters, digits, _ and -"
 );
 name!(
+    /// The name of one run of a canary.
+    CanaryRun, 24, visible, "visible ASCII without spaces"
+);
+name!(
     /// The queue's own name for an accepted message.
     MessageId, 64, visible, "visible ASCII without spaces"
 );

@@ -8,8 +8,9 @@
 //! what a claim may take in [`acquire`], how a row changes in [`transition`], what an answer means in [`outcome`],
 //! when the next try is in [`retry`], when a receiver's answers pause it in [`rejections`], how much dispatch releases in
 //! [`admission`], whether what falls due can be called in time in [`capacity`], what an operator wants to know of a whole stage in
-//! [`figures`], whether an instant is a business instant and when a notice is due in [`calendar`], what a shadow run proves in [`shadow`], what
-//! returns dead work in [`redrive`].
+//! [`figures`], whether an instant is a business instant and when a notice is due in [`calendar`], what a shadow run proves in
+//! [`shadow`], what returns dead work in [`redrive`], what a receiver's export proves in [`reconcile`], which stage a canary does
+//! not come through in [`canary`].
 
 pub mod acquire;
 pub mod address;
@@ -17,6 +18,7 @@ pub mod admission;
 pub mod attempt;
 pub mod breaker;
 pub mod calendar;
+pub mod canary;
 pub mod capacity;
 pub mod clock;
 pub mod dead_letter;
@@ -33,6 +35,7 @@ pub mod message;
 pub mod outcome;
 pub mod ports;
 pub mod reason;
+pub mod reconcile;
 pub mod redrive;
 pub mod rejections;
 pub mod retry;

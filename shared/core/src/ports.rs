@@ -1,6 +1,6 @@
 //! I am the list of what the functions need from the world, named for the need.
 //!
-//! One contract suite runs on every adapter of [`Ledger`], [`Control`] and [`Letters`].
+//! One contract suite runs on every adapter of [`Ledger`], [`Rows`], [`Control`] and [`Letters`].
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -240,6 +240,54 @@ pub trait Ledger: Send + Sync {
     fn of_run(&self, run: &RunId, start: Option<&DeliveryId>) -> impl Future<Output = Result<RunPage, PortError>> + Send;
 }
 
+/// Which rows of a destination to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowsQuery {
+    /// Whose rows.
+    pub destination: DestinationId,
+    /// Only rows whose deadline is at or after this instant.
+    pub from: Timestamp,
+    /// Only rows that were created before this instant.
+    pub until: Timestamp,
+    /// Where to go on.
+    pub start: Option<RowsPlace>,
+    /// The most items to look at (not: to return); none: as many as the store reads at a time.
+    pub limit: Option<u32>,
+}
+
+/// A place in the whole ledger, in the order in which its store happens to have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowsPlace {
+    /// The last item that was looked at: whose.
+    pub partition: String,
+    /// The last item that was looked at: which of its items.
+    pub item: String,
+}
+
+/// A page of rows, in no order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RowsPage {
+    /// What it holds.
+    pub rows: Vec<Delivery>,
+    /// The ids of rows that are there and cannot be read.
+    pub unreadable: Vec<String>,
+    /// Where to go on, if there is more.
+    pub next: Option<RowsPlace>,
+    /// The read units that it cost.
+    pub read_units: f64,
+}
+
+/// The ledger from its one end to the other, for what compares a whole destination: no index has all of its rows.
+///
+/// A call of a row lies between its creation and its deadline, so the two bounds of a query leave out no row that was
+/// called between them. What was written within the last seconds may be missing.
+pub trait Rows: Send + Sync {
+    /// Reads a page.
+    fn rows(&self, query: &RowsQuery) -> impl Future<Output = Result<RowsPage, PortError>> + Send;
+    /// Reads rows of any destination by their ids; those that do not exist are left out.
+    fn rows_named(&self, ids: &[DeliveryId]) -> impl Future<Output = Result<Vec<Delivery>, PortError>> + Send;
+}
+
 /// What became of a versioned write of a control row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stored {
@@ -355,6 +403,12 @@ pub trait Overview: Send + Sync {
     fn calls(&self) -> impl Future<Output = Result<Vec<(DestinationId, Calls)>, PortError>> + Send;
     /// What a function left behind last, if it ever did.
     fn heartbeat(&self, function: &str) -> impl Future<Output = Result<Option<Heartbeat>, PortError>> + Send;
+}
+
+/// What is booked of a destination's rate, for those who only look.
+pub trait Limits: Send + Sync {
+    /// The number that its calls are booked on, as of now; none if none was ever booked. Looking moves nothing.
+    fn limit(&self, key: &limiter::Key) -> impl Future<Output = Result<Option<limiter::Micros>, PortError>> + Send;
 }
 
 /// A message to publish.

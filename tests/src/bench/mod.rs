@@ -15,6 +15,7 @@ mod longest;
 pub mod look;
 pub mod pace;
 mod queue;
+pub mod reconcile;
 pub mod report;
 pub mod speed;
 pub(crate) mod world;
@@ -27,6 +28,7 @@ use bytes::delivered_at;
 use cost::{Bill, Path, first_try};
 use pace::{Course, Pace};
 use report::Figure;
+pub(crate) use world::create_tables;
 
 use crate::hostile::{self, Hostile};
 
@@ -49,6 +51,8 @@ pub const LOOK_UNITS_GOAL: f64 = 40.0;
 const LOOKED_AT: usize = 20_000;
 /// A full batch.
 const FULL: u32 = 10;
+/// The most heap that a comparison of a million lines may hold at a time, in bytes.
+pub const RECONCILE_PEAK_GOAL: f64 = 33_554_432.0;
 /// The total timeout of a hostile call.
 const HOSTILE_TOTAL: Duration = Duration::from_millis(600);
 
@@ -87,6 +91,15 @@ pub async fn run() -> Result<Vec<Figure>> {
     figures.extend(look_figures(&look)?);
 
     figures.push(Figure::new("hostile_peak_bytes", hostile_peak().await?, "bytes", Some(HOSTILE_PEAK_GOAL)));
+
+    println!("\nreconciling {} deliveries with a receiver's export", reconcile::DELIVERIES);
+    let compared = reconcile::measure().await?;
+    let peak = f64::from(u32::try_from(compared.peak)?);
+    figures.push(Figure::new("reconcile_lines", f64::from(u32::try_from(compared.lines)?), "lines", None));
+    figures.push(Figure::new("reconcile_seconds", compared.took.as_secs_f64(), "s", None));
+    figures.push(Figure::new("reconcile_peak_bytes", peak, "bytes", Some(RECONCILE_PEAK_GOAL)));
+    let units = reconcile::read_units_per_thousand().await?;
+    figures.push(Figure::new("reconcile_read_units_per_1000_rows", units, "read units", None));
 
     for batch in [10, 1] {
         let course = Course { reminders: 2_000, consumers: 4, batch };

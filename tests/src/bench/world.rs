@@ -78,7 +78,7 @@ impl World {
     pub(crate) async fn start() -> Result<Self> {
         let dynoxide = Dynoxide::start()?;
         let template: Yaml = serde_norway::from_str(&template::read()?).context("the template is no YAML")?;
-        create_tables(&template, dynoxide.endpoint()).await?;
+        create_tables(dynoxide.endpoint(), LEDGER, CONTROL).await?;
         let sdk = sdk_config(dynoxide.endpoint()).await;
         let clock = DatabaseClock::default();
         let (dynamodb_calls, sqs_calls, queue) = (Calls::default(), Calls::default(), Sqs::default());
@@ -293,10 +293,11 @@ fn of_default_tick(template: &Yaml, name: &str) -> Result<Duration> {
 }
 
 /// Creates both tables with the keys and indexes of the template.
-async fn create_tables(template: &Yaml, endpoint: &str) -> Result<()> {
+pub(crate) async fn create_tables(endpoint: &str, ledger: &str, control: &str) -> Result<()> {
+    let template: Yaml = serde_norway::from_str(&template::read()?).context("the template is no YAML")?;
     let api = Api::new(endpoint)?;
-    for (resource, table) in [("LedgerTable", LEDGER), ("ControlTable", CONTROL)] {
-        let properties = at(template, ["Resources", resource, "Properties"])?;
+    for (resource, table) in [("LedgerTable", ledger), ("ControlTable", control)] {
+        let properties = at(&template, ["Resources", resource, "Properties"])?;
         let mut creation = json!({"TableName": table, "BillingMode": "PAY_PER_REQUEST"});
         for name in ["AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes"] {
             if let (Some(property), Some(creation)) = (properties.get(name), creation.as_object_mut()) {

@@ -1,11 +1,12 @@
-//! Starts, ends and shows a local stack for play: `stack up`, `stack down`, `stack status`.
+//! Starts, ends and shows a local stack for play: `stack up`, `stack down`, `stack status`, and `stack environment` for
+//! programs that are to use it.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use punctual_tests::stack::detached;
 
-const USAGE: &str = "usage: stack up | down | status";
+const USAGE: &str = "usage: stack up | down | status | environment";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -14,6 +15,7 @@ async fn main() -> ExitCode {
         (Some("up"), None) => detached::up().await,
         (Some("down"), None) => detached::down(),
         (Some("status"), None) => detached::status(),
+        (Some("environment"), None) => detached::environment(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

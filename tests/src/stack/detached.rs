@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
-use super::{Stack, StackOptions, emulator, process, root};
+use super::{REGION, Stack, StackOptions, emulator, process, root};
 
 /// A running detached stack.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
@@ -106,6 +106,25 @@ pub fn status() -> Result<String> {
         Some(note) => format!("The local stack has ended by itself; its log is {}", note.log.display()),
         None => "No local stack runs.".to_owned(),
     })
+}
+
+/// The running stack's note.
+///
+/// # Errors
+///
+/// If none runs, or the note cannot be read.
+pub fn running() -> Result<Note> {
+    read()?.filter(Note::runs).ok_or_else(|| anyhow!("no local stack runs: `make up` starts one"))
+}
+
+/// What a program's environment must hold to use the running stack, one setting after the other.
+///
+/// # Errors
+///
+/// As [`running`].
+pub fn environment() -> Result<String> {
+    let Note { endpoint, .. } = running()?;
+    Ok(format!("AWS_ENDPOINT_URL={endpoint} AWS_REGION={REGION} AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test"))
 }
 
 fn note_of(stack: &Stack) -> Result<Note> {

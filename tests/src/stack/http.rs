@@ -117,7 +117,7 @@ impl Api {
         }
     }
 
-    pub(super) async fn invoke(&self, function: &str, event: &Value) -> Result<Invocation> {
+    pub(crate) async fn invoke(&self, function: &str, event: &Value) -> Result<Invocation> {
         let answer = self
             .request(Method::POST, "lambda", &format!("/2015-03-31/functions/{function}/invocations"))
             .header("x-amz-log-type", "Tail")

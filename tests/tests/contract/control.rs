@@ -5,7 +5,7 @@ use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
 use punctual_core::id::{Correlation, DeliveryId, DestinationId, Owner};
 use punctual_core::limiter::{Key, Move, Moved};
-use punctual_core::ports::{Control as _, Cursor, ShadowQuery, Stored, Watched};
+use punctual_core::ports::{Control as _, Cursor, Limits as _, ShadowQuery, Stored, Watched};
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::{RetryMode, Settings};
 use punctual_core::shadow::ShadowEntry;
@@ -207,6 +207,7 @@ pub(crate) async fn a_limit_moves_as_the_core_says(world: &impl World) {
         let expected = write.apply(before).map_or(Moved::Refused { is: before }, |now| Moved::Done { now });
         assert_eq!(control.move_limit(&key, write).await.unwrap(), expected, "{write:?} on {before:?}");
         let kept = write.apply(before).or(before);
+        assert_eq!(control.limit(&key).await.unwrap(), kept, "{write:?} on {before:?}");
         let told = control.move_limit(&key, Move::Add { by: 1, from: 1, to: 0 }).await.unwrap();
         assert_eq!(told, Moved::Refused { is: kept }, "{write:?} on {before:?}");
         // Redriven calls have a number of their own.

@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::types::{
 use punctual_adapters::dynamodb::{DynamoControl, DynamoLedger};
 use punctual_adapters::memory::{MemoryControl, MemoryLedger};
 use punctual_core::delivery::{Delivery, Payload};
-use punctual_core::ports::{Control, Ledger, Overview};
+use punctual_core::ports::{Control, Ledger, Limits, Overview, Rows};
 use punctual_core::settings::{RetryMode, Settings};
 use punctual_tests::stack::REGION;
 
@@ -41,9 +41,9 @@ pub(crate) const DIFFERENCES: [(&str, Difference); 4] = [
 /// One adapter pair.
 pub(crate) trait World {
     /// The ledger.
-    type Ledger: Ledger;
+    type Ledger: Ledger + Rows;
     /// The control table.
-    type Control: Control + Overview;
+    type Control: Control + Limits + Overview;
 
     /// The adapter's name in [`DIFFERENCES`].
     fn name(&self) -> &'static str;

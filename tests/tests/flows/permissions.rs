@@ -154,6 +154,9 @@ async fn whole_flow(template: String) {
     // Inspect: by id, by reference, by identity.
     console.explain(ids[0].as_str()).await.unwrap();
     console.do_it("inspect", &json!({"action": "capacity"})).await.unwrap();
+    let canary = json!({"action": "canary", "destination_id": "fine", "run": "one"});
+    console.do_it("schedule", &canary).await.unwrap();
+    console.do_it("inspect", &canary).await.unwrap();
     console.do_it("inspect", &json!({"action": "capacity", "destination_id": "fine"})).await.unwrap();
     let found = console.do_it("inspect", &json!({"action": "explain", "reference": reminders[0]["reference"]})).await.unwrap();
     assert_eq!(found["deliveries"][0]["delivery_id"], ids[0].as_str());

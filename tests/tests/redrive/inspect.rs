@@ -45,6 +45,7 @@ fn ask(stage: &mut Stage, event: Value) -> Response {
             letters: &world.letters,
             time: &Invocation::begin(&world.clock, Duration::from_secs(60)),
             margin: Duration::from_secs(10),
+            tick: Duration::from_secs(60),
         };
         inspect.handle(&RawValue::from_string(event.to_string()).unwrap()).await.unwrap()
     })

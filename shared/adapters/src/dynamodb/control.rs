@@ -12,8 +12,8 @@ use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
 use punctual_core::figures::{Calls, Heartbeat};
 use punctual_core::id::{DeliveryId, DestinationId, RunId};
-use punctual_core::limiter::{Key, Move, Moved};
-use punctual_core::ports::{Control, Cursor, Overview, PortError, ShadowPage, ShadowQuery, Stored, Watched};
+use punctual_core::limiter::{Key, Micros, Move, Moved};
+use punctual_core::ports::{Control, Cursor, Limits, Overview, PortError, ShadowPage, ShadowQuery, Stored, Watched};
 use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::{RetryMode, Settings};
@@ -182,6 +182,14 @@ fn sorted(items: &[Item]) -> Result<Watched, PortError> {
 fn readable<T>(items: &[Item], decode: impl Fn(&Item) -> Result<T, PortError>) -> Vec<T> {
     let report = |problem: PortError| tracing::error!(%problem, "a control row is left out");
     items.iter().filter_map(|item| decode(item).map_err(report).ok()).collect()
+}
+
+impl Limits for DynamoControl {
+    async fn limit(&self, row: &Key) -> Result<Option<Micros>, PortError> {
+        let keys = vec![key(names::KIND_LIMITER, row)];
+        let batch = Batch { client: &self.client, meter: &self.meter, table: &self.table, consistent: true, what: "limit" };
+        limiter::tat(batch.get(keys).await?.first())
+    }
 }
 
 impl Control for DynamoControl {

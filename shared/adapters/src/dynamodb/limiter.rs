@@ -54,7 +54,7 @@ fn update(write: Move, calls: Calls) -> Update {
     Update { condition, update: Some(update + &counts), placeholders: p }
 }
 
-fn tat(item: Option<&Item>) -> Result<Option<Micros>, PortError> {
+pub(super) fn tat(item: Option<&Item>) -> Result<Option<Micros>, PortError> {
     item.map_or(Ok(None), |item| reader(item).optional_number(names::TAT))
 }
 

@@ -34,6 +34,7 @@ mod query;
 mod reach;
 mod rejections;
 pub mod row;
+mod rows;
 mod run;
 mod shadow;
 mod wake;

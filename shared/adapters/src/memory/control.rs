@@ -9,7 +9,7 @@ use punctual_core::destination::{Change, Destination};
 use punctual_core::figures::{Calls, Heartbeat};
 use punctual_core::id::{DestinationId, RunId};
 use punctual_core::limiter::{Key, Micros, Move, Moved};
-use punctual_core::ports::{Control, Cursor, Overview, PortError, ShadowPage, ShadowQuery, Stored, Watched};
+use punctual_core::ports::{Control, Cursor, Limits, Overview, PortError, ShadowPage, ShadowQuery, Stored, Watched};
 use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
 use punctual_core::settings::Settings;
@@ -42,6 +42,12 @@ impl MemoryControl {
     /// Sets the stage's switches, as an operator does in the console.
     pub fn set_settings(&self, settings: Settings) {
         locked(&self.tables).settings = settings;
+    }
+}
+
+impl Limits for MemoryControl {
+    async fn limit(&self, key: &Key) -> Result<Option<Micros>, PortError> {
+        Ok(locked(&self.tables).limits.get(key).copied())
     }
 }
 

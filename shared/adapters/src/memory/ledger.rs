@@ -8,8 +8,8 @@ use punctual_core::admission::Candidate;
 use punctual_core::delivery::{Delivery, Payload};
 use punctual_core::id::{Content, DeliveryId, DestinationId, IdempotencyKey, Reference, RunId};
 use punctual_core::ports::{
-    Acquired, Created, Cursor, EndedEntry, EndedPage, EndedPlace, EndedQuery, Ledger, Partition, PortError, RunPage, RunRow,
-    WakePage, WakeQuery, Written,
+    Acquired, Created, Cursor, EndedEntry, EndedPage, EndedPlace, EndedQuery, Ledger, Partition, PortError, Rows, RowsPage,
+    RowsPlace, RowsQuery, RunPage, RunRow, WakePage, WakeQuery, Written,
 };
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -230,6 +230,29 @@ impl Ledger for MemoryLedger {
 
     async fn of_run(&self, run: &RunId, start: Option<&DeliveryId>) -> Result<RunPage, PortError> {
         Ok(locked(&self.tables).of_run(run, start))
+    }
+}
+
+impl Rows for MemoryLedger {
+    async fn rows(&self, query: &RowsQuery) -> Result<RowsPage, PortError> {
+        let tables = locked(&self.tables);
+        let limit = query.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX).max(1);
+        let after = |id: &DeliveryId| query.start.as_ref().is_none_or(|start| id.as_str() > start.partition.as_str());
+        let mut rest = tables.rows.values().filter(|row| after(&row.id));
+        let page: Vec<&Delivery> = rest.by_ref().take(limit).collect();
+        let next = page.last().filter(|_| rest.next().is_some());
+        let next = next.map(|last| RowsPlace { partition: last.id.to_string(), item: "delivery".into() });
+        let wanted = |row: &&&Delivery| {
+            row.destination == query.destination
+                && row.deliver_by >= query.from
+                && row.history.first().is_some_and(|created| created.at < query.until)
+        };
+        let rows = page.iter().filter(wanted).map(|row| (*row).clone()).collect();
+        Ok(RowsPage { rows, unreadable: Vec::new(), next, read_units: 0.0 })
+    }
+
+    async fn rows_named(&self, ids: &[DeliveryId]) -> Result<Vec<Delivery>, PortError> {
+        self.read(ids).await
     }
 }
 
