@@ -56,7 +56,7 @@ impl<'a> Console<'a> {
     /// # Errors
     /// If operate refuses it.
     pub async fn put_destination(&self, destination: Value) -> Result<Value> {
-        let event = json!({"action": "put_destination", "by": "ops", "why": "local stack", "destination": destination});
+        let event = json!({"action": "put_destination", "by": "ops", "why": "local stack", "evidence": "a test", "destination": destination});
         self.do_it("operate", &event).await
     }
 
@@ -65,7 +65,8 @@ impl<'a> Console<'a> {
     /// # Errors
     /// If operate refuses it.
     pub async fn on_destination(&self, action: &str, destination_id: &str) -> Result<Value> {
-        let event = json!({"action": action, "by": "ops", "why": "local stack", "destination_id": destination_id});
+        let event =
+            json!({"action": action, "by": "ops", "why": "local stack", "evidence": "a test", "destination_id": destination_id});
         self.do_it("operate", &event).await
     }
 
@@ -74,7 +75,8 @@ impl<'a> Console<'a> {
     /// # Errors
     /// If operate refuses it.
     pub async fn on_delivery(&self, action: &str, delivery_id: &str) -> Result<Value> {
-        let event = json!({"action": action, "by": "ops", "why": "local stack", "delivery_id": delivery_id});
+        let event =
+            json!({"action": action, "by": "ops", "why": "local stack", "evidence": "a test", "delivery_id": delivery_id});
         self.do_it("operate", &event).await
     }
 

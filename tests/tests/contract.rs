@@ -22,6 +22,8 @@ mod creation;
 mod damage;
 #[path = "contract/letters.rs"]
 mod letters;
+#[path = "contract/operations.rs"]
+mod operations;
 #[path = "contract/overview.rs"]
 mod overview;
 #[path = "contract/reads.rs"]
@@ -34,6 +36,8 @@ mod runs;
 mod servers;
 #[path = "contract/slices.rs"]
 mod slices;
+#[path = "contract/ticks.rs"]
+mod ticks;
 #[path = "contract/whole.rs"]
 mod whole;
 #[path = "contract/wire.rs"]
@@ -92,6 +96,7 @@ everywhere! {
         keeps_and_forgets_places, the_sink_keeps_one_entry_for_each_delivery, rejections_are_versioned,
         two_writers_of_equal_results_lose_none, a_limit_moves_as_the_core_says, two_bookings_share_no_slot, reach_is_versioned,
         one_of_two_probes_has_the_lease;
+    operations: switches_are_moved_one_by_one, operations_are_read_newest_first_page_by_page;
     runs: runs_are_versioned, a_run_with_every_field_round_trips, one_of_two_slices_has_the_lease,
         a_freeze_is_kept_until_it_is_lifted;
     overview: ended_rows_are_read_from_a_deadline_on, a_booking_takes_counts_along_if_it_is_written, the_last_heartbeat_of_each_function_is_kept,

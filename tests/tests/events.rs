@@ -105,10 +105,17 @@ fn refusal(function: &str, event: &RawValue) -> Option<FieldError> {
             Ok(_) => None,
             Err(errors) => errors.into_iter().next(),
         },
+        "inspect" if event.get().contains("\"list\"") => punctual_inspect::list::read(event).err(),
+        "inspect" if event.get().contains("\"operations\"") => punctual_inspect::operations::read(event).err(),
         "inspect" => punctual_flows::input::action(event, &["explain"])
             .and_then(|_| strict::<ExplainInput>(event, ""))
             .and_then(|input| {
-                let given = [input.delivery_id.is_some(), input.reference.is_some(), input.identity.is_some()];
+                let given = [
+                    input.delivery_id.is_some(),
+                    input.reference.is_some(),
+                    input.identity.is_some(),
+                    input.message_id.is_some(),
+                ];
                 let one = given.iter().filter(|given| **given).count() == 1;
                 if one { Ok(()) } else { Err(FieldError::new("one_of", "", "exactly one")) }
             })
@@ -205,9 +212,11 @@ fn events_name_what_other_events_make() {
             Action::Pause(input) | Action::Resume(input) | Action::Promote(input) => {
                 assert!(destinations.contains_key(&input.destination_id), "{}", event.name);
             }
-            Action::Hold(input) | Action::Release(input) | Action::Cancel(input) => {
+            Action::Hold(input) | Action::Release(input) | Action::Cancel(input) | Action::ReleaseLease(input) => {
                 assert_eq!(&input.delivery_id, one, "{}", event.name);
             }
+            Action::Requeue(input) => assert_eq!(&input.delivery_id, one, "{}", event.name),
+            Action::RetryMode(_) | Action::PauseDispatch(_) | Action::ResumeDispatch(_) => {}
         }
     }
     let mut actions = BTreeSet::new();

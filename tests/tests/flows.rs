@@ -23,6 +23,8 @@ mod capacity;
 mod crash;
 #[path = "flows/ends.rs"]
 mod ends;
+#[path = "flows/explain.rs"]
+mod explain;
 #[path = "flows/freeze.rs"]
 mod freeze;
 #[path = "flows/input.rs"]

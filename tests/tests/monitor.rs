@@ -108,7 +108,7 @@ async fn a_stage_in_numbers() {
     };
     control.note_rejections(&id("calm"), &results("..x", 1)).await.unwrap();
     control.note_rejections(&id("gone"), &results("xxx", 1)).await.unwrap();
-    control.set_settings(Settings { retry_mode: RetryMode::DeadLetter });
+    control.set_settings(Settings { retry_mode: RetryMode::DeadLetter, dispatch_paused: None });
     let lane = row("full", 0, 0, 0).lane();
     control.keep_cursor(&lane, Some(&Cursor { wake_at: at(0), id: row("full", 0, 0, 0).id })).await.unwrap();
     control.note_heartbeat("dispatch", &Heartbeat { at: at(-95), line: String::new() }).await.unwrap();

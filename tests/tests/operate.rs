@@ -1,19 +1,21 @@
-//! I cancel deliveries in every state: operate over the in-memory ports, at instants of my choice.
+//! I do what operators do, cancels in every state above all: operate over the in-memory ports, at instants of my choice.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
 
 use std::sync::Mutex;
 use std::time::Duration;
 
-use punctual_adapters::memory::{MemoryControl, MemoryLedger};
+use punctual_adapters::memory::{MemoryControl, MemoryLedger, MemoryTicks};
 use punctual_core::attempt::{Answer, Attempt};
 use punctual_core::breaker::{Gate, Open, Reach};
 use punctual_core::clock::{ClockError, Now};
-use punctual_core::delivery::{Cancel, Delivery, NewDelivery, Payload};
+use punctual_core::delivery::{Cancel, Delivery, Hold, NewDelivery, Payload};
 use punctual_core::destination::StageRules;
 use punctual_core::explain::{Whither, explain};
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Owner, Reference};
-use punctual_core::ports::{Control as _, Ledger as _, Time};
+use punctual_core::operation::{Operation, Outcome};
+use punctual_core::ports::{Control as _, Ledger as _, Operations as _, Time};
 use punctual_core::reason::Reason;
+use punctual_core::settings::RetryMode;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_operate::{Operate, Response};
@@ -56,14 +58,19 @@ impl Time for Standing {
 struct World {
     ledger: MemoryLedger,
     control: MemoryControl,
+    ticks: MemoryTicks,
     time: Standing,
 }
 
 impl World {
     /// A ledger with one row.
     async fn with(row: &Delivery) -> Self {
-        let world =
-            Self { ledger: MemoryLedger::default(), control: MemoryControl::default(), time: Standing(Mutex::new(at(20))) };
+        let world = Self {
+            ledger: MemoryLedger::default(),
+            control: MemoryControl::default(),
+            ticks: MemoryTicks::default(),
+            time: Standing(Mutex::new(at(20))),
+        };
         let parts = IdentityParts {
             tenant: "acme".into(),
             subscriber: "s".into(),
@@ -77,7 +84,8 @@ impl World {
 
     async fn cancel(&self, minute: i64) -> Response {
         *self.time.0.lock().unwrap() = at(minute);
-        self.operate(json!({"action": "cancel", "by": "ann", "why": "case 7", "delivery_id": "dlv_x"})).await
+        self.operate(json!({"action": "cancel", "by": "ann", "why": "case 7", "evidence": "a test", "delivery_id": "dlv_x"}))
+            .await
     }
 
     async fn operate(&self, event: Value) -> Response {
@@ -85,6 +93,7 @@ impl World {
         let operate = Operate {
             ledger: &self.ledger,
             control: &self.control,
+            ticks: &self.ticks,
             time: &self.time,
             rules: &rules,
             margin: MARGIN,
@@ -210,7 +219,7 @@ async fn a_changed_destination_is_probed_at_once() {
     let world = World::with(&row(State::Scheduled)).await;
     let put = |url: &str| {
         let destination = json!({"id": "crm", "url": url, "secrets": ["punctual/test/key"]});
-        json!({"action": "put_destination", "by": "ann", "why": "new", "destination": destination})
+        json!({"action": "put_destination", "by": "ann", "why": "new", "evidence": "a test", "destination": destination})
     };
     assert!(world.operate(put("https://old.example.com/hook")).await.ok);
     let id = DestinationId::new("crm").unwrap();
@@ -227,4 +236,178 @@ async fn a_changed_destination_is_probed_at_once() {
     let changed = world.operate(put("https://new.example.com/hook")).await;
     assert!(changed.did.ends_with("the next dispatch run sends a probe"), "{}", changed.did);
     assert_eq!(stored().await.gate(Now::exactly(at(20))), Gate::MayProbe);
+}
+
+fn asked(action: &str, more: Value) -> Value {
+    let mut event = json!({"action": action, "by": "ann", "why": "case 7", "evidence": "OPS-7"});
+    event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    event
+}
+
+/// A world whose destination is registered.
+async fn registered(row: &Delivery) -> World {
+    let world = World::with(row).await;
+    let destination = json!({"id": "crm", "url": "https://hooks.example.com/r", "secrets": ["punctual/test/key"]});
+    assert!(world.operate(asked("put_destination", json!({"destination": destination}))).await.ok);
+    world
+}
+
+impl World {
+    fn set(&self, minute: i64) {
+        *self.time.0.lock().unwrap() = at(minute);
+    }
+
+    async fn operations(&self) -> Vec<Operation> {
+        self.control.operations(None, 100).await.unwrap().operations
+    }
+}
+
+fn dead() -> Delivery {
+    Delivery { death: 1, dlq_sent: 1, wake_at: None, reason: Some(Reason::Rejected), ..row(State::Dead) }
+}
+
+#[tokio::test]
+async fn a_requeue_grants_by_name_and_keeps_the_deadline_that_can_be_kept() {
+    let world = registered(&dead()).await;
+    let requeue = |more: Value| {
+        let mut event = asked("requeue", json!({"delivery_id": "dlv_x", "attempts": 2}));
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event
+    };
+    let answer = world.operate(requeue(json!({"deliver_by": at(300)}))).await;
+    assert!(answer.ok && answer.did.contains("2 attempts granted, its deadline stays"), "{answer:?}");
+    assert!(answer.did_not.contains("dead letter"), "{answer:?}");
+    let back = world.row();
+    assert_eq!((back.state, back.granted, back.deliver_by, back.death), (State::Scheduled, 2, at(60), 1));
+    assert_eq!(back.redrives[0].owner, "ann");
+    let again = world.operate(requeue(json!({}))).await;
+    assert_eq!((again.ok, again.errors[0].code, again.did.as_str()), (false, "not_dead", "nothing"));
+
+    // Its deadline cannot be kept: only a new one brings it back.
+    let late = registered(&Delivery { reason: Some(Reason::DeadlinePassed), state: State::Expired, ..dead() }).await;
+    late.set(61);
+    let refused = late.operate(requeue(json!({}))).await;
+    assert_eq!((refused.errors[0].code, refused.errors[0].field.as_str()), ("deadline_unreachable", "deliver_by"));
+    assert_eq!(late.row().state, State::Expired);
+    assert!(!late.operate(requeue(json!({"deliver_by": at(61)}))).await.ok, "no time for a call");
+    let answer = late.operate(requeue(json!({"deliver_by": at(300)}))).await;
+    assert!(answer.ok && answer.did.contains(&format!("its deadline was {} and is {}", at(60), at(300))), "{answer:?}");
+    assert_eq!((late.row().deliver_by, late.row().redrives[0].deadline_was), (at(300), Some(at(60))));
+
+    for (attempts, code) in [(0, "out_of_bounds"), (101, "out_of_bounds")] {
+        let answer = late.operate(requeue(json!({"attempts": attempts}))).await;
+        assert_eq!((answer.errors[0].code, answer.errors[0].field.as_str()), (code, "attempts"));
+    }
+    let held = Hold { since: at(1), by: "bob".into(), why: "asked".into() };
+    let held = registered(&Delivery { hold: Some(held), ..dead() }).await;
+    assert_eq!(held.operate(requeue(json!({}))).await.errors[0].code, "held");
+    assert_eq!(held.row().state, State::Dead);
+}
+
+#[tokio::test]
+async fn a_lease_is_taken_back_once_it_has_surely_ended() {
+    let ask = asked("release_lease", json!({"delivery_id": "dlv_x"}));
+    let world = registered(&delivering()).await;
+    world.set(29);
+    let refused = world.operate(ask.clone()).await;
+    assert_eq!((refused.ok, refused.errors[0].code), (false, "in_flight"), "{refused:?}");
+    assert_eq!(refused.in_flight.unwrap().lease_until, Some(at(30)));
+    assert_eq!(world.row(), delivering());
+    world.set(30);
+    let answer = world.operate(ask.clone()).await;
+    assert!(answer.ok && answer.may_have_been_delivered && answer.did.ends_with("it is scheduled now"), "{answer:?}");
+    let back = world.row();
+    assert_eq!((back.state, back.reason, back.attempts.len()), (State::Scheduled, Some(Reason::OutcomeUnknown), 1));
+    assert_eq!(back.wake_at, Some(at(30)), "the next run takes it");
+    assert_eq!(world.operate(ask.clone()).await.errors[0].code, "no_lease");
+
+    let dispatching = Delivery { held_until: Some(at(30)), lease_owner: Owner::new("o1").ok(), ..row(State::Dispatching) };
+    let world = registered(&dispatching).await;
+    world.set(29);
+    assert_eq!(world.operate(ask.clone()).await.errors[0].code, "in_flight");
+    world.set(30);
+    let answer = world.operate(ask.clone()).await;
+    assert!(answer.ok && !answer.may_have_been_delivered, "{answer:?}");
+    let back = world.row();
+    assert_eq!((back.state, back.reason, back.attempts.len()), (State::Scheduled, Some(Reason::LeaseEnded), 0));
+
+    let won = registered(&Delivery { late_success: Some(1), ..delivering() }).await;
+    won.set(31);
+    let answer = won.operate(ask).await;
+    assert!(answer.ok && !answer.may_have_been_delivered, "{answer:?}");
+    assert_eq!((won.row().state, won.row().reason), (State::Delivered, Some(Reason::LateEvidence)));
+}
+
+#[tokio::test]
+async fn the_stages_switches_say_what_they_did() {
+    let world = World::with(&row(State::Scheduled)).await;
+    let settings = async || world.control.lookup(&[]).await.unwrap().1;
+    for (mode, expected, did) in [
+        ("dead_letter", RetryMode::DeadLetter, "switched the kill switch on"),
+        ("dead_letter", RetryMode::DeadLetter, "nothing: "),
+        ("retry", RetryMode::Retry, "switched the kill switch off"),
+    ] {
+        let answer = world.operate(asked("retry_mode", json!({"mode": mode}))).await;
+        assert!(answer.ok && answer.did.starts_with(did) && answer.version.is_none(), "{answer:?}");
+        assert_eq!(settings().await.retry_mode, expected);
+        assert_eq!(answer.did_not.is_empty(), did.starts_with("nothing"), "{answer:?}");
+    }
+    let wrong = world.operate(asked("retry_mode", json!({"mode": "off"}))).await;
+    assert_eq!((wrong.errors[0].code, wrong.errors[0].field.as_str()), ("invalid_field", "mode"));
+
+    for (action, on, did) in [
+        ("pause_dispatch", false, "switched dispatch's schedule off"),
+        ("pause_dispatch", false, "nothing: "),
+        ("resume_dispatch", true, "switched dispatch's schedule on"),
+        ("resume_dispatch", true, "nothing: "),
+    ] {
+        world.set(if did.starts_with("nothing") { 25 } else { 20 });
+        let answer = world.operate(asked(action, json!({}))).await;
+        assert!(answer.ok && answer.did.starts_with(did), "{answer:?}");
+        assert_eq!(world.ticks.is_on(), on);
+        // The note keeps the first instant.
+        assert_eq!(settings().await.dispatch_paused, (!on).then_some(at(20)));
+    }
+}
+
+#[tokio::test]
+async fn every_operation_is_recorded_with_its_evidence_and_what_came_of_it() {
+    let world = World::with(&dead()).await;
+    for field in ["by", "why", "evidence"] {
+        for value in [json!(" "), json!("x".repeat(257))] {
+            let answer = world.operate(asked("pause_dispatch", json!({field: value}))).await;
+            assert_eq!((answer.errors[0].code, answer.errors[0].field.as_str()), ("out_of_bounds", field));
+        }
+    }
+    assert_eq!(world.operations().await, [], "what could not be read is not recorded");
+    assert!(world.ticks.is_on());
+
+    world.set(21);
+    world.operate(asked("hold", json!({"delivery_id": "dlv_x"}))).await;
+    world.set(22);
+    world.operate(asked("pause", json!({"destination_id": "nowhere"}))).await;
+    world.set(23);
+    world.operate(asked("pause_dispatch", json!({}))).await;
+    let told = world.operations().await;
+    let short: Vec<_> = told.iter().map(|o| (o.at, o.action.as_str(), o.target.as_str(), o.outcome)).collect();
+    assert_eq!(
+        short,
+        [
+            (at(23), "pause_dispatch", "stage", Outcome::Done),
+            (at(22), "pause", "destination nowhere", Outcome::Refused),
+            (at(21), "hold", "delivery dlv_x", Outcome::Done),
+        ]
+    );
+    assert!(told.iter().all(|o| (o.by.as_str(), o.why.as_str(), o.evidence.as_str()) == ("ann", "case 7", "OPS-7")));
+    assert!(told[1].did.contains("unknown_destination") && told[1].did_not.is_empty(), "{:?}", told[1]);
+    assert!(told[2].did.starts_with("held delivery dlv_x") && !told[2].did_not.is_empty(), "{:?}", told[2]);
+}
+
+#[test]
+fn no_action_goes_unsigned() {
+    for action in punctual_operate::input::ACTIONS {
+        let event = RawValue::from_string(json!({"action": action}).to_string()).unwrap();
+        let errors = punctual_operate::input::read(&event).unwrap_err();
+        assert_eq!((errors[0].code, errors[0].field.as_str()), ("missing_field", "by"), "{action}: {errors:?}");
+    }
 }

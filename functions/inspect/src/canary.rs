@@ -58,8 +58,12 @@ impl<L: Ledger, C: Control + Limits, D: Letters, T: Time> Inspect<'_, L, C, D, T
         let told = match self.ledger.partition(&id).await? {
             None => absent(&destination_id, &run),
             Some(found) => {
-                let whither =
-                    Whither { destination: watched.destinations.first(), reach: watched.reach.first().map(|(_, reach)| reach) };
+                let whither = Whither {
+                    destination: watched.destinations.first(),
+                    reach: watched.reach.first().map(|(_, reach)| reach),
+                    settings: watched.settings,
+                    backlog: None,
+                };
                 let booked = self.control.limit(&Key::of(&destination_id)).await?;
                 let each = patience_seconds.map(|seconds| Duration::from_secs(u64::from(seconds)));
                 let patience = Patience { tick: self.tick, each };

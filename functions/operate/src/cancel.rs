@@ -12,9 +12,9 @@ use crate::delivery::{MOST_TRIES, busy, refused, unknown};
 use crate::input::OnDelivery;
 use crate::{InFlight, Operate, Response};
 
-impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
+impl<L: Ledger, C: Control, K, T: Time> Operate<'_, L, C, K, T> {
     pub(crate) async fn cancel(&self, input: OnDelivery) -> Result<Response, FlowError> {
-        let Some(mut row) = self.row(&input).await? else { return Ok(unknown()) };
+        let Some(mut row) = self.row(&input.delivery_id).await? else { return Ok(unknown()) };
         for _ in 0..MOST_TRIES {
             if row.state == State::Cancelled {
                 return Ok(acknowledged("nothing: it was cancelled already".into(), &row));

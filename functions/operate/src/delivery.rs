@@ -1,6 +1,7 @@
 //! I write single deliveries: freeze and release. A freeze takes nobody's lease away.
 
 use punctual_core::delivery::{Delivery, Hold};
+use punctual_core::id::DeliveryId;
 use punctual_core::ports::{Control, Ledger, Time, Written};
 use punctual_core::state::Refusal;
 use punctual_core::transition::{self, Transition};
@@ -12,9 +13,9 @@ use crate::{Operate, Response};
 /// Somebody else's writes may get in between so often before the operator is asked to try again.
 pub(crate) const MOST_TRIES: usize = 5;
 
-impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
+impl<L: Ledger, C: Control, K, T: Time> Operate<'_, L, C, K, T> {
     pub(crate) async fn hold(&self, input: OnDelivery) -> Result<Response, FlowError> {
-        let Some(mut row) = self.row(&input).await? else { return Ok(unknown()) };
+        let Some(mut row) = self.row(&input.delivery_id).await? else { return Ok(unknown()) };
         for _ in 0..MOST_TRIES {
             if let Some(hold) = &row.hold {
                 return Ok(Response::done(format!("nothing: {} held it already since {}", hold.by, hold.since), row.version));
@@ -36,7 +37,7 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
     }
 
     pub(crate) async fn release(&self, input: OnDelivery) -> Result<Response, FlowError> {
-        let Some(mut row) = self.row(&input).await? else { return Ok(unknown()) };
+        let Some(mut row) = self.row(&input.delivery_id).await? else { return Ok(unknown()) };
         for _ in 0..MOST_TRIES {
             if row.hold.is_none() {
                 return Ok(Response::done("nothing: it was not held".into(), row.version));
@@ -56,8 +57,8 @@ impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
         Ok(busy())
     }
 
-    pub(crate) async fn row(&self, input: &OnDelivery) -> Result<Option<Delivery>, FlowError> {
-        Ok(self.ledger.read(std::slice::from_ref(&input.delivery_id)).await?.into_iter().next())
+    pub(crate) async fn row(&self, id: &DeliveryId) -> Result<Option<Delivery>, FlowError> {
+        Ok(self.ledger.read(std::slice::from_ref(id)).await?.into_iter().next())
     }
 
     async fn margin_of(&self, row: &Delivery) -> Result<std::time::Duration, FlowError> {

@@ -14,7 +14,7 @@ use crate::{Operate, Response};
 /// longest invocation, and the bound on clocks.
 pub const CLAIMS_END: Duration = Duration::from_secs(62);
 
-impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
+impl<L: Ledger, C: Control, K, T: Time> Operate<'_, L, C, K, T> {
     pub(crate) async fn put_destination(&self, input: PutDestination) -> Result<Response, FlowError> {
         let Some(spec) = input.spec else { return Ok(Response::wrong("missing_field", "destination", "a destination")) };
         let stored = self.stored(&spec.id).await?;

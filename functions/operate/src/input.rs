@@ -1,10 +1,15 @@
-//! I read what an operator sends: strict, and never without who and why.
+//! I read what an operator sends: strict, and never without who, why and evidence.
 
 use punctual_core::destination::{FieldError, Spec};
 use punctual_core::id::{DeliveryId, DestinationId};
+use punctual_core::settings::RetryMode;
+use punctual_core::time::Timestamp;
 use punctual_flows::input::{action, strict};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+/// The most attempts that one requeue grants.
+const MOST_GRANTED: u32 = 100;
 
 /// The `put_destination` action.
 #[derive(Debug, Deserialize)]
@@ -16,6 +21,8 @@ pub struct PutDestination {
     pub by: String,
     /// Why; 1 to 256 characters.
     pub why: String,
+    /// What that rests on, a ticket or a log line for example; 1 to 256 characters.
+    pub evidence: String,
     /// The whole destination; it replaces the stored one, but keeps its pause.
     pub destination: Box<RawValue>,
     /// Only if this is the stored version; 0 for a new one. Without it the newest version is replaced.
@@ -36,22 +43,77 @@ pub struct OnDestination {
     pub by: String,
     /// Why; 1 to 256 characters.
     pub why: String,
+    /// What that rests on, a ticket or a log line for example; 1 to 256 characters.
+    pub evidence: String,
     /// Which destination.
     pub destination_id: DestinationId,
 }
 
-/// The `hold`, `release` and `cancel` actions.
+/// The `hold`, `release`, `cancel` and `release_lease` actions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OnDelivery {
-    /// `hold`, `release` or `cancel`.
+    /// `hold`, `release`, `cancel` or `release_lease`.
     pub action: String,
     /// Who; 1 to 64 characters.
     pub by: String,
     /// Why; 1 to 256 characters.
     pub why: String,
+    /// What that rests on, a ticket or a log line for example; 1 to 256 characters.
+    pub evidence: String,
     /// Which delivery.
     pub delivery_id: DeliveryId,
+}
+
+/// The `requeue` action.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Requeue {
+    /// Always `requeue`.
+    pub action: String,
+    /// Who; 1 to 64 characters.
+    pub by: String,
+    /// Why; 1 to 256 characters.
+    pub why: String,
+    /// What that rests on, a ticket or a log line for example; 1 to 256 characters.
+    pub evidence: String,
+    /// Which delivery; dead or expired.
+    pub delivery_id: DeliveryId,
+    /// How many further attempts it is granted; 1 to 100.
+    pub attempts: u32,
+    /// A new deadline; used only where its own cannot be kept.
+    #[serde(default)]
+    pub deliver_by: Option<Timestamp>,
+}
+
+/// The `retry_mode` action.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetRetryMode {
+    /// Always `retry_mode`.
+    pub action: String,
+    /// Who; 1 to 64 characters.
+    pub by: String,
+    /// Why; 1 to 256 characters.
+    pub why: String,
+    /// What that rests on, a ticket or a log line for example; 1 to 256 characters.
+    pub evidence: String,
+    /// `retry`, or `dead_letter`: the kill switch.
+    pub mode: RetryMode,
+}
+
+/// The `pause_dispatch` and `resume_dispatch` actions.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnStage {
+    /// `pause_dispatch` or `resume_dispatch`.
+    pub action: String,
+    /// Who; 1 to 64 characters.
+    pub by: String,
+    /// Why; 1 to 256 characters.
+    pub why: String,
+    /// What that rests on, a ticket or a log line for example; 1 to 256 characters.
+    pub evidence: String,
 }
 
 /// What is asked for.
@@ -71,6 +133,80 @@ pub enum Action {
     Release(OnDelivery),
     /// Take a delivery back.
     Cancel(OnDelivery),
+    /// Take back a lease whose holder is gone.
+    ReleaseLease(OnDelivery),
+    /// Bring a dead or expired delivery back.
+    Requeue(Requeue),
+    /// Move the kill switch.
+    RetryMode(SetRetryMode),
+    /// Switch dispatch's schedule off.
+    PauseDispatch(OnStage),
+    /// Switch dispatch's schedule on.
+    ResumeDispatch(OnStage),
+}
+
+/// Every action by its word.
+pub const ACTIONS: [&str; 12] = [
+    "put_destination",
+    "pause",
+    "resume",
+    "promote",
+    "hold",
+    "release",
+    "cancel",
+    "release_lease",
+    "requeue",
+    "retry_mode",
+    "pause_dispatch",
+    "resume_dispatch",
+];
+
+/// Who asks for what, and of what: for the record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// The action's word.
+    pub action: String,
+    /// Who.
+    pub by: String,
+    /// Why.
+    pub why: String,
+    /// What that rests on.
+    pub evidence: String,
+    /// What it is done to.
+    pub target: String,
+}
+
+impl Action {
+    /// Who asks for what, and of what.
+    #[must_use]
+    pub fn signed(&self) -> Signed {
+        macro_rules! signed {
+            ($input:expr, $target:expr) => {
+                Signed {
+                    action: $input.action.clone(),
+                    by: $input.by.clone(),
+                    why: $input.why.clone(),
+                    evidence: $input.evidence.clone(),
+                    target: $target,
+                }
+            };
+        }
+        match self {
+            Self::PutDestination(input) => {
+                let id = input.spec.as_ref().map_or_else(String::new, |spec| spec.id.to_string());
+                signed!(input, format!("destination {id}"))
+            }
+            Self::Pause(input) | Self::Resume(input) | Self::Promote(input) => {
+                signed!(input, format!("destination {}", input.destination_id))
+            }
+            Self::Hold(input) | Self::Release(input) | Self::Cancel(input) | Self::ReleaseLease(input) => {
+                signed!(input, format!("delivery {}", input.delivery_id))
+            }
+            Self::Requeue(input) => signed!(input, format!("delivery {}", input.delivery_id)),
+            Self::RetryMode(input) => signed!(input, "stage".to_owned()),
+            Self::PauseDispatch(input) | Self::ResumeDispatch(input) => signed!(input, "stage".to_owned()),
+        }
+    }
 }
 
 /// Reads an event.
@@ -79,38 +215,57 @@ pub enum Action {
 /// Every [`FieldError`] that can be told from the input alone.
 pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
     let one = |e| vec![e];
-    let name = action(event, &["put_destination", "pause", "resume", "promote", "hold", "release", "cancel"]).map_err(one)?;
-    match name {
+    match action(event, &ACTIONS).map_err(one)? {
         "put_destination" => {
             let mut input: PutDestination = strict(event, "").map_err(one)?;
-            who_and_why(&input.by, &input.why)?;
+            signed(&input.by, &input.why, &input.evidence)?;
             input.spec = Some(strict(&input.destination, "destination").map_err(one)?);
             Ok(Action::PutDestination(Box::new(input)))
         }
-        "pause" | "resume" | "promote" => {
+        name @ ("pause" | "resume" | "promote") => {
             let input: OnDestination = strict(event, "").map_err(one)?;
-            who_and_why(&input.by, &input.why)?;
+            signed(&input.by, &input.why, &input.evidence)?;
             Ok(match name {
                 "pause" => Action::Pause(input),
                 "resume" => Action::Resume(input),
                 _ => Action::Promote(input),
             })
         }
-        _ => {
+        "requeue" => {
+            let input: Requeue = strict(event, "").map_err(one)?;
+            signed(&input.by, &input.why, &input.evidence)?;
+            if !(1..=MOST_GRANTED).contains(&input.attempts) {
+                let message = format!("1 to {MOST_GRANTED}; got {}", input.attempts);
+                return Err(one(FieldError::new("out_of_bounds", "attempts", message)));
+            }
+            Ok(Action::Requeue(input))
+        }
+        "retry_mode" => {
+            let input: SetRetryMode = strict(event, "").map_err(one)?;
+            signed(&input.by, &input.why, &input.evidence)?;
+            Ok(Action::RetryMode(input))
+        }
+        name @ ("pause_dispatch" | "resume_dispatch") => {
+            let input: OnStage = strict(event, "").map_err(one)?;
+            signed(&input.by, &input.why, &input.evidence)?;
+            Ok(if name == "pause_dispatch" { Action::PauseDispatch(input) } else { Action::ResumeDispatch(input) })
+        }
+        name => {
             let input: OnDelivery = strict(event, "").map_err(one)?;
-            who_and_why(&input.by, &input.why)?;
+            signed(&input.by, &input.why, &input.evidence)?;
             Ok(match name {
                 "hold" => Action::Hold(input),
                 "release" => Action::Release(input),
+                "release_lease" => Action::ReleaseLease(input),
                 _ => Action::Cancel(input),
             })
         }
     }
 }
 
-fn who_and_why(by: &str, why: &str) -> Result<(), Vec<FieldError>> {
+fn signed(by: &str, why: &str, evidence: &str) -> Result<(), Vec<FieldError>> {
     let mut errors = Vec::new();
-    for (field, value, max) in [("by", by, 64), ("why", why, 256)] {
+    for (field, value, max) in [("by", by, 64), ("why", why, 256), ("evidence", evidence, 256)] {
         if value.trim().is_empty() || value.chars().count() > max {
             errors.push(FieldError::new("out_of_bounds", field, format!("1 to {max} characters")));
         }

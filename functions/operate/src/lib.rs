@@ -1,17 +1,23 @@
-//! I am operate: the operator's writes. Each says who, why, and what it did.
+//! I am operate: the operator's writes. Each says who, why and on what evidence, is recorded, and tells what it did and what
+//! it did not.
 //!
-//! Destinations: `put_destination`, `pause`, `resume`, `promote`. Deliveries: `hold`, `release`, `cancel`.
+//! Destinations: `put_destination`, `pause`, `resume`, `promote`. Deliveries: `hold`, `release`, `cancel`, `requeue`,
+//! `release_lease`. The stage: `retry_mode`, `pause_dispatch`, `resume_dispatch`.
 
 pub mod cancel;
 pub mod delivery;
 pub mod destination;
 pub mod input;
+mod lease;
+mod record;
+mod requeue;
+mod stage;
 
 use std::time::Duration;
 
 use punctual_core::destination::{FieldError, StageRules};
 use punctual_core::id::Correlation;
-use punctual_core::ports::{Control, Ledger, Time};
+use punctual_core::ports::{Control, Ledger, Operations, Ticks, Time};
 use punctual_core::time::Timestamp;
 use punctual_flows::FlowError;
 use serde::Serialize;
@@ -24,8 +30,11 @@ use crate::input::Action;
 pub struct Response {
     /// Whether it was done.
     pub ok: bool,
-    /// What was done, and what was not, for a person.
+    /// What was done, for a person.
     pub did: String,
+    /// What was not, though one might think so.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub did_not: String,
     /// The version of the row after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
@@ -51,12 +60,12 @@ pub struct InFlight {
 
 impl Response {
     pub(crate) fn done(did: String, version: u64) -> Self {
-        Self { ok: true, did, version: Some(version), may_have_been_delivered: false, in_flight: None, errors: Vec::new() }
+        Self { ok: true, did, version: Some(version), ..Self::refused(Vec::new()) }
     }
 
     pub(crate) fn refused(errors: Vec<FieldError>) -> Self {
         let did = "nothing".into();
-        Self { ok: false, did, version: None, may_have_been_delivered: false, in_flight: None, errors }
+        Self { ok: false, did, did_not: String::new(), version: None, may_have_been_delivered: false, in_flight: None, errors }
     }
 
     pub(crate) fn wrong(code: &'static str, field: &str, message: impl Into<String>) -> Self {
@@ -66,11 +75,13 @@ impl Response {
 
 /// Operate with its ports.
 #[derive(Debug)]
-pub struct Operate<'a, L, C, T> {
+pub struct Operate<'a, L, C, K, T> {
     /// The ledger.
     pub ledger: &'a L,
-    /// The control table.
+    /// The control table, with the record of operations.
     pub control: &'a C,
+    /// Dispatch's schedule.
+    pub ticks: &'a K,
     /// The database's time.
     pub time: &'a T,
     /// What this stage allows.
@@ -81,21 +92,43 @@ pub struct Operate<'a, L, C, T> {
     pub by: Correlation,
 }
 
-impl<L: Ledger, C: Control, T: Time> Operate<'_, L, C, T> {
-    /// Does what an event asks for. Bad input is an answer, not an error.
+impl<L: Ledger, C: Control + Operations, K: Ticks, T: Time> Operate<'_, L, C, K, T> {
+    /// Does what an event asks for, between two writes of its record. Bad input is an answer, not an error, and is not recorded.
     ///
     /// # Errors
-    /// [`FlowError`] if a table or the database's time cannot be had: nothing was done.
+    /// [`FlowError`] if a table, the schedule or the database's time cannot be had. Its record says whether anything was begun.
     pub async fn handle(&self, event: &RawValue) -> Result<Response, FlowError> {
-        match input::read(event) {
-            Ok(Action::PutDestination(input)) => self.put_destination(*input).await,
-            Ok(Action::Pause(input)) => self.pause(input).await,
-            Ok(Action::Resume(input)) => self.resume(input).await,
-            Ok(Action::Promote(input)) => self.promote(input).await,
-            Ok(Action::Hold(input)) => self.hold(input).await,
-            Ok(Action::Release(input)) => self.release(input).await,
-            Ok(Action::Cancel(input)) => self.cancel(input).await,
-            Err(errors) => Ok(Response::refused(errors)),
+        let action = match input::read(event) {
+            Ok(action) => action,
+            Err(errors) => return Ok(Response::refused(errors)),
+        };
+        let signed = action.signed();
+        let begun = self.begin(&signed).await?;
+        let mut answer = self.act(action).await;
+        if let Ok(response) = &mut answer
+            && response.ok
+            && !response.did.starts_with("nothing")
+        {
+            response.did_not = record::did_not(&signed.action).to_owned();
+        }
+        self.end(begun, &answer).await;
+        answer
+    }
+
+    async fn act(&self, action: Action) -> Result<Response, FlowError> {
+        match action {
+            Action::PutDestination(input) => self.put_destination(*input).await,
+            Action::Pause(input) => self.pause(input).await,
+            Action::Resume(input) => self.resume(input).await,
+            Action::Promote(input) => self.promote(input).await,
+            Action::Hold(input) => self.hold(input).await,
+            Action::Release(input) => self.release(input).await,
+            Action::Cancel(input) => self.cancel(input).await,
+            Action::ReleaseLease(input) => self.release_lease(&input).await,
+            Action::Requeue(input) => self.requeue(&input).await,
+            Action::RetryMode(input) => self.retry_mode(input.mode).await,
+            Action::PauseDispatch(_) => self.pause_dispatch().await,
+            Action::ResumeDispatch(_) => self.resume_dispatch().await,
         }
     }
 }

@@ -22,6 +22,7 @@ async fn answer(config: &OperateConfig, aws: &Aws, event: LambdaEvent<Box<RawVal
     let operate = Operate {
         ledger: &aws.ledger(&config.stage.ledger_table),
         control: &aws.control(&config.stage.control_table),
+        ticks: &aws.ticks(&config.schedule_group, &config.tick_schedule),
         time: &aws.time(&config.stage.control_table, event.context.deadline),
         rules: &config.rules,
         margin: config.margin,

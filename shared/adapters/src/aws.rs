@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::{DatabaseClock, InvocationTime, Probe, monotonic_since_now};
 use crate::dynamodb::{DynamoControl, DynamoLedger};
-use crate::scheduler::{SchedulerSlices, SlicePlace};
+use crate::scheduler::{SchedulerSlices, SchedulerTicks, SlicePlace};
 use crate::secrets::{DEFAULT_TTL, SecretsManagerStore};
 use crate::sqs::{SqsDeadLetters, SqsLetters, SqsQueue};
 
@@ -84,6 +84,12 @@ impl Aws {
     #[must_use]
     pub fn slices(&self, place: SlicePlace) -> SchedulerSlices {
         SchedulerSlices::new(aws_sdk_scheduler::Client::new(&self.sdk), place)
+    }
+
+    /// Dispatch's schedule.
+    #[must_use]
+    pub fn ticks(&self, group: &str, name: &str) -> SchedulerTicks {
+        SchedulerTicks::new(aws_sdk_scheduler::Client::new(&self.sdk), group, name)
     }
 
     /// The signing secrets below `prefix`.

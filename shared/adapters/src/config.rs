@@ -206,6 +206,10 @@ pub struct RedriveConfig {
 /// Operate's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperateConfig {
+    /// The group of dispatch's schedule.
+    pub schedule_group: String,
+    /// The name of dispatch's schedule.
+    pub tick_schedule: String,
     /// Which stage.
     pub stage: Stage,
     /// Which destinations and secrets are allowed.
@@ -305,7 +309,13 @@ from_lookup!(RedriveConfig, |r| Self {
     slice_role_arn: r.text("SLICE_ROLE_ARN"),
 });
 from_lookup!(MonitorConfig, |r| Self { stage: stage(r), queues: queues(r), tick: r.seconds(TICK), margin: margin(r) });
-from_lookup!(OperateConfig, |r| Self { stage: stage(r), rules: rules(r), margin: margin(r) });
+from_lookup!(OperateConfig, |r| Self {
+    schedule_group: r.text("SCHEDULE_GROUP"),
+    tick_schedule: r.text("TICK_SCHEDULE"),
+    stage: stage(r),
+    rules: rules(r),
+    margin: margin(r)
+});
 
 #[cfg(test)]
 mod tests {
@@ -324,6 +334,7 @@ mod tests {
             "HANDOFF_THRESHOLD_SECONDS" => "120",
             "SLICE_SECONDS" => "60",
             "SCHEDULE_GROUP" => "punctual-dev",
+            "TICK_SCHEDULE" => "punctual-dev-tick",
             "SLICE_ROLE_ARN" => "arn:aws:iam::000000000000:role/slices",
             "SECRET_PREFIX" => "punctual/dev/",
             "PRODUCTION" => "false",

@@ -8,6 +8,10 @@ use punctual_core::id::RunId;
 use punctual_core::ports::{PortError, Slices};
 use punctual_core::time::Timestamp;
 
+mod ticks;
+
+pub use ticks::SchedulerTicks;
+
 /// Where schedules are made, and what they start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlicePlace {

@@ -95,7 +95,7 @@ fn answered(status: u16) -> CallResult {
 }
 
 fn told(row: &Delivery, destination: Option<&Destination>, reach: Option<&Reach>, booked: Option<Micros>, now: i64) -> Report {
-    let sighting = Sighting { row, whither: Whither { destination, reach }, booked };
+    let sighting = Sighting { row, whither: Whither { destination, reach, ..Whither::default() }, booked };
     report(&sighting, &run(), PATIENCE, Now::exactly(at(now)))
 }
 

@@ -1,24 +1,27 @@
 //! I explain a delivery to a person: why it waits, when it runs next, when it becomes late, what is allowed now.
 //!
-//! I answer from the ledger's row and the destination alone; no log is read.
+//! I answer from the ledger's row, the destination, the switches and what waits beside it; no log is read.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::attempt::Answer;
 use crate::breaker::{Open, Reach};
 use crate::clock::Now;
 use crate::delivery::{Delivery, Payload};
-use crate::destination::{Destination, Mode, Pause};
-use crate::reason::Reason;
+use crate::destination::{Destination, Pause};
 use crate::retry::last_safe_start;
+use crate::settings::Settings;
 use crate::state::{Event, State, Verdict, verdict};
 use crate::time::Timestamp;
-use crate::transition::may_have_been_delivered;
 
+mod expect;
 mod redrive;
+mod text;
+mod why;
+
+pub use expect::{Backlog, Expected};
+pub use text::text;
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,14 +38,18 @@ pub struct Explanation {
     pub state: State,
     /// Why, in one or two sentences.
     pub why: String,
-    /// The next instant at which something happens by itself.
+    /// From this instant on something happens to it by itself; the present if that may be at any moment, none if nothing does.
     pub next: Option<Timestamp>,
+    /// When its next call is expected to start; none if it waits for no call, or for a person.
+    pub expected_start: Option<Expected>,
     /// Not called before this instant.
     pub deliver_after: Timestamp,
     /// The last instant at which a call may start.
     pub last_safe_start: Timestamp,
     /// The deadline.
     pub deliver_by: Timestamp,
+    /// From then on it is late: the deadline, as long as it is neither delivered nor taken back.
+    pub late_at: Option<Timestamp>,
     /// Seconds until the last safe start; negative once it has passed.
     pub seconds_left: i64,
     /// Attempts made, of how many the policy and redrives allow.
@@ -72,6 +79,10 @@ pub struct Whither<'a> {
     pub destination: Option<&'a Destination>,
     /// How that has been reached lately, if anything is stored.
     pub reach: Option<&'a Reach>,
+    /// The stage's switches.
+    pub settings: Settings,
+    /// What waits for that destination by the row's own time, if it was read.
+    pub backlog: Option<&'a Backlog>,
 }
 
 /// Explains a row. Without its destination (unregistered) the policy's numbers are unknown and shown as 0.
@@ -87,11 +98,13 @@ pub fn explain(row: &Delivery, payload: Option<&Payload>, whither: Whither<'_>, 
         reference: row.reference.to_string(),
         destination_id: row.destination.to_string(),
         state: row.state,
-        why: why(row, destination, last, now) + &barred(row, whither, last, now) + sink(row, destination),
+        why: why::of(row, whither, last, now),
         next: next(row, whither, last, now),
+        expected_start: expected(row, whither, last, margin, now),
         deliver_after: row.deliver_after,
         last_safe_start: last,
         deliver_by: row.deliver_by,
+        late_at: (!row.state.is_terminal()).then_some(row.deliver_by),
         seconds_left: (last.as_millis() - now.lo.as_millis()).div_euclid(1000),
         attempts_made: u32::try_from(row.attempts.len()).unwrap_or(u32::MAX),
         attempts_allowed: destination.map_or(0, |d| d.spec.retry.attempts).saturating_add(row.granted),
@@ -100,127 +113,65 @@ pub fn explain(row: &Delivery, payload: Option<&Payload>, whither: Whither<'_>, 
         body_bytes: payload.map(|p| p.body.len()),
         redrives: row.redrives.iter().map(ToString::to_string).collect(),
         redrive: back.as_ref().map(|back| back.text.clone()),
-        allowed: allowed(row, now).into_iter().chain(back.and_then(|back| back.action)).collect(),
+        allowed: allowed(row, destination, now).into_iter().chain(back.map(|back| back.actions).unwrap_or_default()).collect(),
         version: row.version,
     }
 }
 
+/// Who keeps it from being claimed and called, and why.
 fn frozen(row: &Delivery, destination: Option<&Destination>) -> Option<String> {
     if let Some(hold) = &row.hold {
-        return Some(format!("{} holds it since {}: {}.", hold.by, hold.since, hold.why));
+        return Some(format!("{} holds it since {}: {}.", hold.by, hold.since, hold.why.trim_end_matches('.')));
     }
-    match destination {
-        None => Some(format!("Its destination {} is not registered.", row.destination)),
-        Some(d) => {
-            let sentence = |p: &Pause| {
-                format!("{} paused destination {} since {}: {}.", p.by, row.destination, p.since, p.why.trim_end_matches('.'))
-            };
-            d.paused.as_ref().map(sentence)
-        }
-    }
+    let sentence = |p: &Pause| {
+        format!("{} paused destination {} since {}: {}.", p.by, row.destination, p.since, p.why.trim_end_matches('.'))
+    };
+    destination.and_then(|d| d.paused.as_ref()).map(sentence)
+}
+
+/// Whether it waits for a call.
+fn waits(row: &Delivery) -> bool {
+    matches!(row.state, State::Scheduled | State::Dispatching | State::Queued | State::Deferred)
 }
 
 /// The breaker that keeps a row from being called.
 fn open<'a>(row: &Delivery, whither: Whither<'a>, last: Timestamp, now: Now) -> Option<&'a Open> {
-    let waits = matches!(row.state, State::Scheduled | State::Dispatching | State::Queued | State::Deferred);
-    let matters = waits && now.hi <= last && frozen(row, whither.destination).is_none();
+    let matters = waits(row) && now.hi <= last && frozen(row, whither.destination).is_none();
     whither.reach.and_then(|reach| reach.open.as_ref()).filter(|_| matters)
 }
 
-fn barred(row: &Delivery, whither: Whither<'_>, last: Timestamp, now: Now) -> String {
-    let Some(open) = open(row, whither, last, now) else { return String::new() };
-    let next = match &open.probe {
-        Some(probe) if !now.reached(probe.until) => format!("a probe is under way until {} at the latest", probe.until),
-        _ => format!("the next probe starts at {} or later", open.probe_at),
-    };
-    let failed = if open.probes == 0 { String::new() } else { format!("; {} probes were not answered", open.probes) };
-    format!(" Destination {} does not answer: its breaker is open since {}; {next}{failed}.", row.destination, open.since)
-}
-
-fn last_reason(row: &Delivery) -> String {
-    let Some(reason) = row.reason else { return String::new() };
-    let rule = match row.attempts.last().map(|attempt| attempt.answer) {
-        Some(Answer::Refused(rule)) => format!(" Refused by rule {rule}: {}", rule.meaning()),
-        _ => String::new(),
-    };
-    format!(" Last reason {reason}: {}{rule}", reason.meaning())
-}
-
-/// Where its next attempt goes, if not to the receiver.
-fn sink(row: &Delivery, destination: Option<&Destination>) -> &'static str {
-    // A row whose receiver was called stays live; any other one gets the mode's stamp at its claim.
-    let will_be = !row.was_called() && destination.is_some_and(|d| d.spec.mode == Mode::Shadow);
-    let over = row.state.is_terminal() || row.state.needs_operator();
-    if !over && (row.shadow || will_be) { " In shadow mode: the shadow sink gets it, not the receiver." } else { "" }
-}
-
-fn taken_back(row: &Delivery) -> String {
-    let told = row.cancel.as_ref().map_or_else(
-        || "Cancelled; nothing will be sent.".to_owned(),
-        |cancel| format!("{} cancelled it at {}: {}. Nothing will be sent.", cancel.by, cancel.since, cancel.why),
-    );
-    if row.reason == Some(Reason::EffectAfterCancel) {
-        return told + " A call that was under way had its effect all the same.";
-    }
-    if may_have_been_delivered(row) { told + " A call before it may have had its effect." } else { told }
-}
-
-fn why(row: &Delivery, destination: Option<&Destination>, last: Timestamp, now: Now) -> String {
-    let frozen = frozen(row, destination);
-    let lease = row.lease_end().map_or_else(|| "unknown".to_owned(), |end| end.to_string());
-    let attempt = row.next_attempt();
-    match row.state {
-        State::Delivered => {
-            let done = row.attempts.iter().rev().find(|a| a.answer != Answer::Unknown);
-            let when = done.map_or_else(String::new, |a| format!(" by attempt {} at {}", a.number, a.started_at));
-            format!("Delivered{when}.")
-        }
-        State::Cancelled => taken_back(row),
-        State::Shadowed => "Posted to the shadow sink only; the receiver was not called.".to_owned(),
-        State::Dead => format!("Dead after {} attempts.{}", row.attempts.len(), last_reason(row)),
-        State::Expired => format!("Expired after {} attempts: the last safe start was {last}.", row.attempts.len()),
-        _ if now.hi > last => format!("Its last safe start {last} has passed: the next dispatch run or delivery expires it."),
-        State::Delivering if row.lease_may_be_live(now) => {
-            format!("Attempt {attempt} is in flight; whoever makes it holds the row until {lease}.")
-        }
-        State::Delivering => {
-            format!("Attempt {attempt} ended without an outcome; its lease ended at {lease}, and rescue closes it.")
-        }
-        _ if frozen.is_some() => frozen.unwrap_or_default(),
-        State::Scheduled if now.reached(row.next_attempt_at) => {
-            format!(
-                "Due since {}; the next dispatch run takes it as the destination's rate allows.{}",
-                row.next_attempt_at,
-                last_reason(row)
-            )
-        }
-        State::Scheduled => format!("Waits in the ledger for attempt {attempt} at {}.{}", row.next_attempt_at, last_reason(row)),
-        State::Dispatching => format!("A dispatch run is publishing it and holds the row until {lease}."),
-        State::Queued => format!("Its message is in the queue for attempt {attempt} at {}.", row.next_attempt_at),
-        State::Deferred => {
-            format!(
-                "Attempt {} failed; its message waits in the queue for attempt {attempt} at {}.{}",
-                row.attempts.len(),
-                row.next_attempt_at,
-                last_reason(row)
-            )
-        }
-    }
+/// When its next call may start, if nothing else goes before it.
+fn ready(row: &Delivery, whither: Whither<'_>, last: Timestamp, now: Now) -> Timestamp {
+    open(row, whither, last, now).map_or(row.next_attempt_at, |open| row.next_attempt_at.max(open.probe_at))
 }
 
 fn next(row: &Delivery, whither: Whither<'_>, last: Timestamp, now: Now) -> Option<Timestamp> {
-    match row.state {
-        State::Delivered | State::Cancelled | State::Shadowed | State::Dead | State::Expired => None,
-        State::Delivering | State::Dispatching => row.lease_end(),
-        _ if frozen(row, whither.destination).is_some() => Some(last),
-        State::Scheduled | State::Queued | State::Deferred => {
-            let probe = open(row, whither, last, now).map_or(row.next_attempt_at, |open| open.probe_at);
-            Some(row.next_attempt_at.max(probe).min(last))
+    let registered = whither.destination.is_some();
+    let at = match row.state {
+        State::Delivered | State::Cancelled | State::Shadowed => None,
+        // Dispatch sends its dead letter.
+        State::Dead | State::Expired => {
+            let looked_at = whither.destination.is_some_and(|d| d.paused.is_none()) && whither.settings.dispatch_paused.is_none();
+            (row.owes_dead_letter() && looked_at).then_some(now.lo)
         }
-    }
+        State::Delivering => row.lease_end(),
+        State::Scheduled | State::Dispatching if !registered => None,
+        State::Dispatching => row.lease_end(),
+        // No run comes by itself, not even to expire it.
+        State::Scheduled if whither.settings.dispatch_paused.is_some() => None,
+        State::Scheduled if frozen(row, whither.destination).is_some() => Some(last),
+        State::Scheduled | State::Queued | State::Deferred => Some(ready(row, whither, last, now).min(last)),
+    };
+    at.map(|at| at.max(now.lo))
 }
 
-fn allowed(row: &Delivery, now: Now) -> Vec<&'static str> {
+fn expected(row: &Delivery, whither: Whither<'_>, last: Timestamp, margin: Duration, now: Now) -> Option<Expected> {
+    let left = row.state == State::Scheduled && whither.settings.dispatch_paused.is_some();
+    let free = waits(row) && !left && now.hi <= last && frozen(row, whither.destination).is_none();
+    if free { expect::of(row, whither, ready(row, whither, last, now), last, margin, now) } else { None }
+}
+
+fn allowed(row: &Delivery, destination: Option<&Destination>, now: Now) -> Vec<&'static str> {
     let mut allowed = Vec::new();
     let may = |event| !matches!(verdict(row.state, event), Verdict::Refuse(_));
     if may(Event::Hold) && row.hold.is_none() {
@@ -230,53 +181,26 @@ fn allowed(row: &Delivery, now: Now) -> Vec<&'static str> {
         allowed.push("release");
     }
     // A lease that has surely ended is no obstacle, unless the success of an attempt waits to be written.
-    let lost = row.state == State::Delivering && !row.lease_may_be_live(now) && row.late_success.is_none();
+    let ended = row.lease_end().is_some() && !row.lease_may_be_live(now);
+    let lost = row.state == State::Delivering && ended && row.late_success.is_none();
     if may(Event::Cancel) || lost {
         allowed.push("cancel");
+    }
+    if ended && destination.is_some() {
+        allowed.push("release_lease");
     }
     if row.state == State::Delivering && row.lease_may_be_live(now) {
         allowed.push("wait for the attempt to end");
     }
+    if !row.state.is_terminal() {
+        match destination {
+            None => allowed.push("put_destination: register its destination"),
+            Some(destination) if destination.paused.is_some() => allowed.push("resume: its destination"),
+            Some(_) => {}
+        }
+    }
     allowed
 }
 
-/// The explanation as a person wants to read it.
-#[must_use]
-pub fn text(e: &Explanation) -> String {
-    let mut out = String::new();
-    let mut line = |label: &str, value: &str| {
-        let _ = writeln!(out, "{label:<16}{value}");
-    };
-    line("delivery", &e.delivery_id);
-    if e.idempotency_key != e.delivery_id {
-        line("key", &e.idempotency_key);
-    }
-    line("reference", &e.reference);
-    line("destination", &e.destination_id);
-    line("state", e.state.as_str());
-    line("why", &e.why);
-    line("next", &e.next.map_or_else(|| "nothing by itself".to_owned(), |at| at.to_string()));
-    let left = match e.state {
-        State::Delivered | State::Cancelled | State::Shadowed => String::new(),
-        _ if e.seconds_left < 0 => format!(" (passed {} s ago)", -e.seconds_left),
-        _ => format!(" ({} s left)", e.seconds_left),
-    };
-    line("due", &e.deliver_after.to_string());
-    line("last safe start", &format!("{}{left}", e.last_safe_start));
-    line("deadline", &e.deliver_by.to_string());
-    line("attempts", &format!("{} of {}", e.attempts_made, e.attempts_allowed));
-    for attempt in &e.attempts {
-        line("", attempt);
-    }
-    for (i, entry) in e.history.iter().enumerate() {
-        line(if i == 0 { "history" } else { "" }, entry);
-    }
-    for (i, entry) in e.redrives.iter().enumerate() {
-        line(if i == 0 { "redriven" } else { "" }, entry);
-    }
-    if let Some(redrive) = &e.redrive {
-        line("redrive", redrive);
-    }
-    line("allowed now", &if e.allowed.is_empty() { "nothing".to_owned() } else { e.allowed.join(", ") });
-    out
-}
+#[cfg(test)]
+mod tests;

@@ -17,11 +17,12 @@ use crate::figures::{Calls, Depth, Heartbeat};
 use crate::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Reference, RunId};
 use crate::limiter;
 use crate::message::Message;
+use crate::operation::{Operation, OperationPage, OperationPlace};
 use crate::outcome::{CallResult, Failure};
 use crate::reason::Reason;
 use crate::redrive::Run;
 use crate::rejections::Rejections;
-use crate::settings::Settings;
+use crate::settings::{Settings, Switch};
 use crate::shadow::{ShadowEntry, ShadowPlace};
 use crate::signature::Secret;
 use crate::state::State;
@@ -409,6 +410,27 @@ pub trait Overview: Send + Sync {
 pub trait Limits: Send + Sync {
     /// The number that its calls are booked on, as of now; none if none was ever booked. Looking moves nothing.
     fn limit(&self, key: &limiter::Key) -> impl Future<Output = Result<Option<limiter::Micros>, PortError>> + Send;
+}
+
+/// What operators do to the stage as a whole, and the record of everything that they do.
+pub trait Operations: Send + Sync {
+    /// Moves one of the stage's switches; the others stay as they are.
+    fn switch(&self, switch: Switch) -> impl Future<Output = Result<(), PortError>> + Send;
+    /// Stores an operation; one of the same place is replaced.
+    fn record(&self, operation: &Operation) -> impl Future<Output = Result<(), PortError>> + Send;
+    /// Reads at most `limit` operations, newest first, from behind `start` on. One that cannot be read is left out and
+    /// reported.
+    fn operations(
+        &self,
+        start: Option<&OperationPlace>,
+        limit: u32,
+    ) -> impl Future<Output = Result<OperationPage, PortError>> + Send;
+}
+
+/// The schedule that starts dispatch.
+pub trait Ticks: Send + Sync {
+    /// Switches it on or off, and leaves everything else of it as it is. Says whether it was on before.
+    fn switch(&self, on: bool) -> impl Future<Output = Result<bool, PortError>> + Send;
 }
 
 /// A message to publish.

@@ -65,7 +65,7 @@ reasons! {
     CertificateRefused = "certificate_refused",
     /// A signing secret is missing or malformed.
     SecretUnavailable = "secret_unavailable",
-    /// The receiver answered 410; its destination is paused for review.
+    /// The receiver answered 410: a destination that is gone is paused for review.
     Gone = "gone",
     /// The receiver answered 422: the key was used for another request.
     KeyConflict = "key_conflict",
@@ -79,15 +79,15 @@ reasons! {
     NoSafeRetryWindow = "no_safe_retry_window",
     /// The deadline passed, or less than the safety margin is left.
     DeadlinePassed = "deadline_passed",
-    /// The attempt's lease ended without an outcome: the call may have happened.
+    /// Nobody knows the attempt's outcome: the call may have had its effect.
     OutcomeUnknown = "outcome_unknown",
     /// Three attempts in a row ended without an outcome.
     CrashLoop = "crash_loop",
     /// Too little time was left right before the first byte: no call was made.
     NotCalled = "not_called",
-    /// The kill switch sends every retryable failure to the dead letters.
+    /// The kill switch was on: it sends every retryable failure to the dead letters.
     RetryDisabled = "retry_disabled",
-    /// The destination is not registered.
+    /// The destination was not registered.
     UnknownDestination = "unknown_destination",
     /// The stored payload is missing or was erased.
     PayloadMissing = "payload_missing",
@@ -95,19 +95,19 @@ reasons! {
     PublishFailed = "publish_failed",
     /// The lease of a dispatch run ended before its message was recorded.
     LeaseEnded = "lease_ended",
-    /// The message is overdue: lost, or stuck in the queue.
+    /// The message was overdue: lost, or stuck in the queue.
     MessageOverdue = "message_overdue",
-    /// An operator holds the row.
+    /// An operator held the row.
     Held = "held",
     /// An operator released the row.
     Unheld = "unheld",
-    /// The destination is paused.
+    /// The destination was paused.
     DestinationPaused = "destination_paused",
-    /// The destination does not answer; its breaker is open.
+    /// The destination did not answer; its breaker was open.
     BreakerOpen = "breaker_open",
-    /// The next try is too far away for the queue.
+    /// The next try was too far away for the queue.
     TooFarForQueue = "too_far_for_queue",
-    /// The destination's own rate leaves no room for it now.
+    /// The destination's own rate left no room for it.
     RateLimitedHere = "rate_limited_here",
     /// It was taken back.
     Cancelled = "cancelled",

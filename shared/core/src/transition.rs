@@ -289,6 +289,19 @@ pub fn closed_as_unknown(row: &Delivery, terms: &Terms<'_>, stamp: &Stamp) -> Re
     Ok(done(row, after))
 }
 
+/// An operator takes back the lease of a row whose holder is surely gone, without waiting for rescue: an attempt is closed as
+/// unknown, a dispatch run's row goes back to the ledger. With a zero [`Terms::queue_reach`] nothing is left to the queue.
+///
+/// # Errors
+/// [`Refusal::InFlight`] while the lease may be live; [`Refusal::LeaseNotHeld`] in a state that has none.
+pub fn lease_taken_back(row: &Delivery, terms: &Terms<'_>, stamp: &Stamp) -> Result<Transition, Refusal> {
+    match row.state {
+        State::Dispatching if row.lease_may_be_live(stamp.now) => Err(Refusal::InFlight),
+        State::Dispatching => returned(row, Reason::LeaseEnded, terms.margin, stamp),
+        _ => closed_as_unknown(row, terms, stamp),
+    }
+}
+
 /// The row's deadline can no longer be met.
 ///
 /// # Errors

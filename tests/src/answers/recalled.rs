@@ -67,7 +67,7 @@ pub(super) async fn in_mid_call(ground: &Ground<'_>) -> Result<Drill> {
 
 /// The whole answer, refusals included.
 async fn cancel(ground: &Ground<'_>, id: &str) -> Result<Value> {
-    let event = json!({"action": "cancel", "by": "ops", "why": "local stack", "delivery_id": id});
+    let event = json!({"action": "cancel", "by": "ops", "why": "local stack", "evidence": "a test", "delivery_id": id});
     ground.console.send("operate", &event).await
 }
 

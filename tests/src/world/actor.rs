@@ -1,5 +1,6 @@
 //! I start actors: the shipped handlers, as Lambda would call them.
 
+use punctual_adapters::memory::MemoryTicks;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
@@ -102,7 +103,15 @@ pub(super) fn schedule(port: Port, stage: Stage, event: Value) -> Running {
 pub(super) fn operate(port: Port, stage: Stage, event: Value) -> Running {
     Box::pin(async move {
         let rules = StageRules { allow_local: false, secret_prefix: "punctual/sim/".into() };
-        let operate = Operate { ledger: &port, control: &port, time: &port, rules: &rules, margin: stage.margin, by: by(&port) };
+        let operate = Operate {
+            ledger: &port,
+            control: &port,
+            ticks: &MemoryTicks::default(),
+            time: &port,
+            rules: &rules,
+            margin: stage.margin,
+            by: by(&port),
+        };
         match RawValue::from_string(event.to_string()) {
             Ok(event) => match operate.handle(&event).await {
                 Ok(response) => Done::Operated(response.ok),

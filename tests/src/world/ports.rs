@@ -13,15 +13,16 @@ use punctual_core::destination::{Change, Destination};
 use punctual_core::figures::Heartbeat;
 use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
+use punctual_core::operation::{Operation, OperationPage, OperationPlace};
 use punctual_core::outcome::{CallResult, Failure};
 use punctual_core::ports::{
-    Acquired, Control, Created, Cursor, DeadLetters, EndedPage, EndedQuery, Ledger, Letter, Letters, Outgoing, Partition,
-    PortError, Queue, Request, RunPage, SecretUnavailable, Secrets, ShadowPage, ShadowQuery, Slices, Stored, Time, WakePage,
-    WakeQuery, Watched, Webhook, Written,
+    Acquired, Control, Created, Cursor, DeadLetters, EndedPage, EndedQuery, Ledger, Letter, Letters, Operations, Outgoing,
+    Partition, PortError, Queue, Request, RunPage, SecretUnavailable, Secrets, ShadowPage, ShadowQuery, Slices, Stored, Time,
+    WakePage, WakeQuery, Watched, Webhook, Written,
 };
 use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
-use punctual_core::settings::Settings;
+use punctual_core::settings::{Settings, Switch};
 use punctual_core::shadow::ShadowEntry;
 use punctual_core::signature::Secret;
 use punctual_core::state::State;
@@ -120,6 +121,22 @@ impl Ledger for Port {
     /// All of a run is one page here.
     async fn of_run(&self, run: &RunId, _: Option<&DeliveryId>) -> Result<RunPage, PortError> {
         answer!(self, Effect::OfRun(run.clone()), OfRun, "of_run")
+    }
+}
+
+/// The record of what operators do is not part of this world: a write of it costs no step and never fails.
+impl Operations for Port {
+    async fn switch(&self, switch: Switch) -> Result<(), PortError> {
+        self.inner().control.switch(switch).now_or_never().unwrap_or_else(|| Err(fault("switch")))
+    }
+
+    async fn record(&self, operation: &Operation) -> Result<(), PortError> {
+        self.inner().control.record(operation).now_or_never().unwrap_or_else(|| Err(fault("record")))
+    }
+
+    /// No actor of this world asks.
+    async fn operations(&self, _: Option<&OperationPlace>, _: u32) -> Result<OperationPage, PortError> {
+        Err(fault("operations"))
     }
 }
 

@@ -303,7 +303,8 @@ impl World {
                 {
                     self.inner().note_spec(&Destination { spec, ..known });
                 }
-                let event = json!({"action": "put_destination", "by": "sim", "why": "drill", "destination": spec});
+                let event =
+                    json!({"action": "put_destination", "by": "sim", "why": "drill", "evidence": "a test", "destination": spec});
                 self.operate(actor, event);
             }
             Op::Promote { actor, destination } => self.operate(actor, on_destination("promote", destination)),
@@ -311,7 +312,7 @@ impl World {
             Op::Limits { on } => self.limits(on),
             Op::KillSwitch { on } => {
                 let retry_mode = if on { RetryMode::DeadLetter } else { RetryMode::Retry };
-                self.inner().control.set_settings(Settings { retry_mode });
+                self.inner().control.set_settings(Settings { retry_mode, ..Settings::default() });
             }
             Op::Step { actor, call, fate } => {
                 self.step(actor, usize::from(call), fate);
@@ -384,12 +385,12 @@ impl World {
 }
 
 fn on_delivery(action: &str, reminder: u8) -> serde_json::Value {
-    json!({"action": action, "by": "sim", "why": "drill", "delivery_id": World::id_of(reminder)})
+    json!({"action": action, "by": "sim", "why": "drill", "evidence": "a test", "delivery_id": World::id_of(reminder)})
 }
 
 fn on_destination(action: &str, destination: u8) -> serde_json::Value {
     let why = if action == "promote" { "promoted" } else { "drill" };
-    json!({"action": action, "by": "sim", "why": why, "destination_id": format!("r{}", destination % DESTINATIONS)})
+    json!({"action": action, "by": "sim", "why": why, "evidence": "a test", "destination_id": format!("r{}", destination % DESTINATIONS)})
 }
 
 impl Inner {

@@ -147,7 +147,7 @@ pub(crate) async fn rejections_are_versioned(world: &impl World) {
     let acme = destination("acme", 1);
     control.put_destination(&acme, 0).await.unwrap();
     world.set_retry_mode(RetryMode::DeadLetter).await;
-    let settings = Settings { retry_mode: RetryMode::DeadLetter };
+    let settings = Settings { retry_mode: RetryMode::DeadLetter, ..Settings::default() };
     let watched = |stored: Option<&Rejections>| Watched {
         destinations: vec![acme.clone()],
         rejections: stored.map(|stored| (id("acme"), stored.clone())).into_iter().collect(),

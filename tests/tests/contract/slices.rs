@@ -23,7 +23,7 @@ fn run(name: &str) -> RunId {
     RunId::new(name).expect("a run id")
 }
 
-fn client(endpoint: &str) -> Client {
+pub(crate) fn client(endpoint: &str) -> Client {
     let config = aws_sdk_scheduler::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new(REGION))

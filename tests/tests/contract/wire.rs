@@ -44,7 +44,8 @@ pub(crate) async fn scripted_http(answers: Vec<(u16, Value)>) -> (String, Script
     let answer = |State(script): State<Script>, body: Bytes| async move {
         let mut requests = script.requests.lock().expect("no test failed");
         let (status, answer) = script.answers[requests.len().min(script.answers.len() - 1)].clone();
-        requests.push(serde_json::from_slice(&body).expect("JSON"));
+        let body: &[u8] = if body.is_empty() { b"null" } else { &body };
+        requests.push(serde_json::from_slice(body).expect("JSON"));
         (StatusCode::from_u16(status).expect("a status"), answer.to_string()).into_response()
     };
     (serve(Router::new().fallback(answer).with_state(script.clone())).await, script)

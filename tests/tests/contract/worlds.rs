@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::types::{
 use punctual_adapters::dynamodb::{DynamoControl, DynamoLedger};
 use punctual_adapters::memory::{MemoryControl, MemoryLedger};
 use punctual_core::delivery::{Delivery, Payload};
-use punctual_core::ports::{Control, Ledger, Limits, Overview, Rows};
+use punctual_core::ports::{Control, Ledger, Limits, Operations, Overview, Rows};
 use punctual_core::settings::{RetryMode, Settings};
 use punctual_tests::stack::REGION;
 
@@ -43,7 +43,7 @@ pub(crate) trait World {
     /// The ledger.
     type Ledger: Ledger + Rows;
     /// The control table.
-    type Control: Control + Limits + Overview;
+    type Control: Control + Limits + Operations + Overview;
 
     /// The adapter's name in [`DIFFERENCES`].
     fn name(&self) -> &'static str;
@@ -100,7 +100,7 @@ impl World for Memory {
     }
 
     async fn set_retry_mode(&self, retry_mode: RetryMode) {
-        self.control.set_settings(Settings { retry_mode });
+        self.control.set_settings(Settings { retry_mode, ..Settings::default() });
     }
 }
 

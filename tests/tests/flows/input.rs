@@ -129,14 +129,14 @@ async fn operate_and_inspect_name_what_is_wrong() {
     let put = |change: Value| {
         let mut destination = json!({"id": "acme", "url": "https://hooks.example.com/r", "secrets": [SECRET_NAME]});
         destination.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-        json!({"action": "put_destination", "by": "ops", "why": "a test", "destination": destination})
+        json!({"action": "put_destination", "by": "ops", "why": "a test", "evidence": "a test", "destination": destination})
     };
     let unsigned = |field: &str| {
         let mut event = put(json!({}));
         event.as_object_mut().unwrap().remove(field);
         event
     };
-    let about = |action: &str, field: &str, value: &str| json!({"action": action, "by": "ops", "why": "a test", field: value});
+    let about = |action: &str, field: &str, value: &str| json!({"action": action, "by": "ops", "why": "a test", "evidence": "a test", field: value});
     for (event, code, field) in [
         (put(json!({"url": "ftp://hooks.example.com/r"})), "invalid_url", "destination.url"),
         (put(json!({"url": "https://user:word@hooks.example.com/r"})), "invalid_url", "destination.url"),
@@ -150,17 +150,30 @@ async fn operate_and_inspect_name_what_is_wrong() {
         (put(json!({"rate_per_second": 0})), "out_of_bounds", "destination.rate_per_second"),
         (unsigned("by"), "missing_field", "by"),
         (unsigned("why"), "missing_field", "why"),
+        (unsigned("evidence"), "missing_field", "evidence"),
         (unsigned("destination"), "missing_field", "destination"),
-        (json!({"action": "pause", "by": " ", "why": "a test", "destination_id": "known"}), "out_of_bounds", "by"),
+        (
+            json!({"action": "pause", "by": " ", "why": "a test", "evidence": "a test", "destination_id": "known"}),
+            "out_of_bounds",
+            "by",
+        ),
         (about("pause", "destination_id", "nowhere"), "unknown_destination", "destination_id"),
         (about("hold", "delivery_id", "dlv_none"), "unknown_delivery", "delivery_id"),
         (about("hold", "destination_id", "known"), "unknown_field", "destination_id"),
         (about("cancel", "delivery_id", "dlv_none"), "unknown_delivery", "delivery_id"),
         (about("cancel", "destination_id", "known"), "unknown_field", "destination_id"),
         (about("cancel", "why", "again"), "missing_field", "delivery_id"),
-        (json!({"action": "cancel", "by": " ", "why": "a test", "delivery_id": "dlv_none"}), "out_of_bounds", "by"),
-        (json!({"action": "cancel", "by": "ops", "why": "w".repeat(257), "delivery_id": "dlv_none"}), "out_of_bounds", "why"),
-        (json!({"action": "cancel", "why": "a test", "delivery_id": "dlv_none"}), "missing_field", "by"),
+        (
+            json!({"action": "cancel", "by": " ", "why": "a test", "evidence": "a test", "delivery_id": "dlv_none"}),
+            "out_of_bounds",
+            "by",
+        ),
+        (
+            json!({"action": "cancel", "by": "ops", "why": "w".repeat(257), "evidence": "a test", "delivery_id": "dlv_none"}),
+            "out_of_bounds",
+            "why",
+        ),
+        (json!({"action": "cancel", "why": "a test", "evidence": "a test", "delivery_id": "dlv_none"}), "missing_field", "by"),
         (about("purge", "delivery_id", "dlv_none"), "unknown_action", "action"),
     ] {
         let answer = world.console().send("operate", &event).await.unwrap();
@@ -184,7 +197,7 @@ async fn operate_and_inspect_name_what_is_wrong() {
         (explain(json!({"delivery": "dlv_none"})), "unknown_field", "delivery"),
         (explain(json!({"identity": {"tenant": PRIVATE}})), "missing_field", "identity.subscriber"),
         (explain(json!({"delivery_id": format!("not an id {PRIVATE}")})), "invalid_field", "delivery_id"),
-        (json!({"action": "list"}), "unknown_action", "action"),
+        (json!({"action": "purge"}), "unknown_action", "action"),
     ] {
         let answer = world.console().send("inspect", &event).await.unwrap();
         assert_eq!((answer["ok"].as_bool(), errors(&answer)), (Some(false), one(code, field)), "{event}: {answer}");

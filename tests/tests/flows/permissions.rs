@@ -151,7 +151,24 @@ async fn whole_flow(template: String) {
     redrive(&world, &doomed[0]).await;
     assert_eq!(world.dead_letters().await.len(), 1);
 
-    // Inspect: by id, by reference, by identity.
+    // Operate: the payload of one that comes back, its destination, the switch.
+    let signed = |action: &str| json!({"action": action, "by": "ops", "why": "a test", "evidence": "the flow"});
+    console.on_destination("resume", "gone").await.unwrap();
+    let mut requeue = signed("requeue");
+    requeue["delivery_id"] = json!(ids[6]);
+    requeue["attempts"] = json!(1);
+    console.do_it("operate", &requeue).await.unwrap();
+    for mode in ["dead_letter", "retry"] {
+        let mut switch = signed("retry_mode");
+        switch["mode"] = json!(mode);
+        console.do_it("operate", &switch).await.unwrap();
+    }
+
+    // Inspect: lists, operations; by id, by reference, by identity.
+    for state in ["dead", "scheduled"] {
+        console.do_it("inspect", &json!({"action": "list", "state": state})).await.unwrap();
+    }
+    console.do_it("inspect", &json!({"action": "operations"})).await.unwrap();
     console.explain(ids[0].as_str()).await.unwrap();
     console.do_it("inspect", &json!({"action": "capacity"})).await.unwrap();
     let canary = json!({"action": "canary", "destination_id": "fine", "run": "one"});

@@ -189,7 +189,7 @@ async fn a_single_410_pauses_at_once_and_a_deadline_still_passes_loudly() {
     assert_eq!(world.receiver.call_count(), 1, "nobody was called after the 410");
     let explained = world.console().explain(wait[0].as_str()).await.unwrap();
     let why = explained["deliveries"][0]["why"].as_str().unwrap();
-    assert!(why.ends_with(": The receiver answered 410; its destination is paused for review."), "{why}");
+    assert!(why.ends_with(": The receiver answered 410: a destination that is gone is paused for review."), "{why}");
     until("the metric that pages", BOUND, async || match pauses_counted(world.stack.log()) {
         1.0 => Ok(()),
         other => Err(format!("{other} pauses counted")),

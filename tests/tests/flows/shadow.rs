@@ -60,11 +60,11 @@ async fn a_shadow_run_of_the_demos_input_calls_nobody_and_its_promotion_makes_th
 
     // Promotion: what nobody has claimed goes live under its own id; what is shadowed stays so. A run that still sees the old
     // mode could claim: only a destination that has been paused for longer than any run lasts is promoted.
-    let promote = json!({"action": "promote", "by": "ops", "why": "go", "destination_id": "healthy"});
+    let promote = json!({"action": "promote", "by": "ops", "why": "go", "evidence": "a test", "destination_id": "healthy"});
     let answer = console.send("operate", &promote).await.unwrap();
     assert_eq!(answer["errors"][0]["code"], "not_paused", "{answer}");
     until("the end of every run that saw the old mode", CLAIMS_END * 2, async || {
-        let event = json!({"action": "promote", "by": "ops", "why": "go", "destination_id": LATER});
+        let event = json!({"action": "promote", "by": "ops", "why": "go", "evidence": "a test", "destination_id": LATER});
         let answer = console.send("operate", &event).await.unwrap();
         if answer["ok"] == true { Ok(()) } else { Err(answer.to_string()) }
     })
@@ -115,7 +115,7 @@ async fn sink(world: &World) -> BTreeSet<DeliveryId> {
 async fn refused_changes(world: &World) {
     let url = world.receiver.url("healthy");
     let spec = |mode: Value| {
-        json!({"action": "put_destination", "by": "ops", "why": "another rate",
+        json!({"action": "put_destination", "by": "ops", "why": "another rate", "evidence": "a test",
             "destination": {"id": "healthy", "url": url, "secrets": [crate::world::SECRET_NAME], "mode": mode}})
     };
     let answer = world.console().send("operate", &spec(json!("live"))).await.unwrap();
@@ -123,7 +123,7 @@ async fn refused_changes(world: &World) {
     assert_eq!(error, (&json!("destination.mode"), &json!("must_not_change")), "{answer}");
     let answer = world.console().send("operate", &spec(json!("dark"))).await.unwrap();
     assert_eq!(answer["errors"][0]["field"], "destination.mode", "{answer}");
-    let unknown = json!({"action": "promote", "by": "ops", "why": "go", "destination_id": "nobody"});
+    let unknown = json!({"action": "promote", "by": "ops", "why": "go", "evidence": "a test", "destination_id": "nobody"});
     let answer = world.console().send("operate", &unknown).await.unwrap();
     assert_eq!(answer["errors"][0]["code"], "unknown_destination", "{answer}");
     // A live destination is never shadowed.

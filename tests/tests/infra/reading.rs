@@ -28,7 +28,10 @@ pub(crate) const ENVIRONMENT: [(&str, &[&str]); 7] = [
     ),
     ("schedule", &["DISPATCH_LEASE_SECONDS", "HORIZON_SECONDS", "QUEUE_URL", "SAFETY_MARGIN_SECONDS", "TICK_SECONDS"]),
     ("inspect", &["DEAD_LETTER_QUEUE_URL", "SAFETY_MARGIN_SECONDS", "TICK_SECONDS"]),
-    ("operate", &["ALLOW_LOCAL_ENDPOINTS", "PRODUCTION", "SAFETY_MARGIN_SECONDS", "SECRET_PREFIX"]),
+    (
+        "operate",
+        &["ALLOW_LOCAL_ENDPOINTS", "PRODUCTION", "SAFETY_MARGIN_SECONDS", "SCHEDULE_GROUP", "SECRET_PREFIX", "TICK_SCHEDULE"],
+    ),
     (
         "redrive",
         &[
@@ -75,8 +78,10 @@ pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
     ("Inspect", "${LedgerTable.Arn}/index/wake", &["dynamodb:Query"]),
     ("Inspect", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:Query"]),
     ("Inspect", "DeadLetterQueue.Arn", &["sqs:ChangeMessageVisibility", "sqs:ReceiveMessage"]),
-    ("Operate", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:UpdateItem"]),
-    ("Operate", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:PutItem"]),
+    ("Operate", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"]),
+    ("Operate", "ControlTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]),
+    ("Operate", TICK_SCHEDULE, &["scheduler:GetSchedule", "scheduler:UpdateSchedule"]),
+    ("Operate", "TickRole.Arn", &["iam:PassRole"]),
     ("Redrive", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"]),
     ("Redrive", "${LedgerTable.Arn}/index/attention", &["dynamodb:Query"]),
     ("Redrive", "${LedgerTable.Arn}/index/run", &["dynamodb:Query"]),
@@ -114,6 +119,10 @@ pub(crate) const RUNS: &str =
 
 /// The redrive function, by name.
 const REDRIVE: &str = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:punctual-${Stage}-redrive";
+
+/// Dispatch's schedule.
+pub(crate) const TICK_SCHEDULE: &str =
+    "arn:${AWS::Partition}:scheduler:${AWS::Region}:${AWS::AccountId}:schedule/punctual-${Stage}/punctual-${Stage}-tick";
 
 /// The first of three resources with a `*`, [`RUNS`] being the third: the secrets below the stage's own path.
 pub(crate) const SECRETS: &str =

@@ -31,8 +31,13 @@ async fn attempted(webhook: &HttpWebhook, url: &str) -> (Delivery, String) {
     assert_eq!((tally.called, tally.failed), (1, 0), "{tally:?}");
     let row = environment.row(&id).await.expect("the row");
     let (destinations, _) = environment.control.lookup(std::slice::from_ref(&row.destination)).await.expect("a lookup");
-    let told =
-        text(&explain(&row, None, Whither { destination: destinations.first(), reach: None }, MARGIN, Now::exactly(noon())));
+    let told = text(&explain(
+        &row,
+        None,
+        Whither { destination: destinations.first(), ..Whither::default() },
+        MARGIN,
+        Now::exactly(noon()),
+    ));
     (row, told)
 }
 

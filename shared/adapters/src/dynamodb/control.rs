@@ -30,9 +30,9 @@ use super::{heartbeat, limiter, names, query, reach, rejections, run, shadow};
 /// The control table on DynamoDB.
 #[derive(Debug, Clone)]
 pub struct DynamoControl {
-    client: Client,
-    table: String,
-    meter: Metered,
+    pub(super) client: Client,
+    pub(super) table: String,
+    pub(super) meter: Metered,
 }
 
 impl DynamoControl {
@@ -149,7 +149,10 @@ fn decode(item: &Item) -> Result<Destination, PortError> {
 
 fn settings(item: &Item) -> Result<Settings, PortError> {
     let mode = |text: &str| serde_json::from_value::<RetryMode>(text.into());
-    Ok(Settings { retry_mode: reader(item).optional(names::RETRY_MODE, mode)?.unwrap_or_default() })
+    Ok(Settings {
+        retry_mode: reader(item).optional(names::RETRY_MODE, mode)?.unwrap_or_default(),
+        dispatch_paused: reader(item).optional(names::DISPATCH_PAUSED, str::parse::<Timestamp>)?,
+    })
 }
 
 fn place(item: &Item) -> Result<(Lane, Cursor), PortError> {
@@ -179,7 +182,7 @@ fn sorted(items: &[Item]) -> Result<Watched, PortError> {
 }
 
 /// What can be read; the rest is reported to the log and must not take it along.
-fn readable<T>(items: &[Item], decode: impl Fn(&Item) -> Result<T, PortError>) -> Vec<T> {
+pub(super) fn readable<T>(items: &[Item], decode: impl Fn(&Item) -> Result<T, PortError>) -> Vec<T> {
     let report = |problem: PortError| tracing::error!(%problem, "a control row is left out");
     items.iter().filter_map(|item| decode(item).map_err(report).ok()).collect()
 }

@@ -29,6 +29,7 @@ mod ledger;
 mod limiter;
 mod meter;
 mod names;
+mod operation;
 mod payload;
 mod query;
 mod reach;

@@ -91,6 +91,10 @@ pub(crate) const KIND_SETTINGS: &str = "settings";
 pub(crate) const KIND_CURSOR: &str = "cursor";
 /// What a function left behind when it came to its end; `id` is the function's name.
 pub(crate) const KIND_HEARTBEAT: &str = "heartbeat";
+/// What an operator did; `id` is its time and token.
+pub(crate) const KIND_OPERATION: &str = "operation";
+/// An operation, as JSON.
+pub(crate) const OPERATION: &str = "operation";
 /// A redrive run; `id` is its name.
 pub(crate) const KIND_RUN: &str = "run";
 /// Start of a shadow entry's `kind`; the destination follows.
@@ -126,6 +130,8 @@ pub(crate) const IN_FLIGHT: &str = "in_flight";
 /// Only while the breaker is open.
 pub(crate) const OPEN: &str = "open";
 pub(crate) const RETRY_MODE: &str = "retry_mode";
+/// Only while an operator has switched dispatch's schedule off: since when.
+pub(crate) const DISPATCH_PAUSED: &str = "dispatch_paused";
 pub(crate) const POSTED_AT: &str = "posted_at";
 pub(crate) const ATTEMPT: &str = "attempt";
 pub(crate) const BODY_BYTES: &str = "body_bytes";

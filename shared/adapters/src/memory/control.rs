@@ -9,10 +9,11 @@ use punctual_core::destination::{Change, Destination};
 use punctual_core::figures::{Calls, Heartbeat};
 use punctual_core::id::{DestinationId, RunId};
 use punctual_core::limiter::{Key, Micros, Move, Moved};
-use punctual_core::ports::{Control, Cursor, Limits, Overview, PortError, ShadowPage, ShadowQuery, Stored, Watched};
+use punctual_core::operation::{Operation, OperationPage, OperationPlace};
+use punctual_core::ports::{Control, Cursor, Limits, Operations, Overview, PortError, ShadowPage, ShadowQuery, Stored, Watched};
 use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
-use punctual_core::settings::Settings;
+use punctual_core::settings::{Settings, Switch};
 use punctual_core::shadow::{ShadowEntry, ShadowPlace};
 
 use super::locked;
@@ -35,6 +36,7 @@ struct Tables {
     cursors: BTreeMap<Lane, Cursor>,
     runs: BTreeMap<RunId, Run>,
     freeze: Option<Change>,
+    operations: BTreeMap<OperationPlace, Operation>,
     shadow: BTreeMap<(DestinationId, ShadowPlace), ShadowEntry>,
 }
 
@@ -205,5 +207,29 @@ impl Overview for MemoryControl {
 
     async fn heartbeat(&self, function: &str) -> Result<Option<Heartbeat>, PortError> {
         Ok(locked(&self.tables).heartbeats.get(function).cloned())
+    }
+}
+
+impl Operations for MemoryControl {
+    async fn switch(&self, switch: Switch) -> Result<(), PortError> {
+        let mut tables = locked(&self.tables);
+        tables.settings = tables.settings.with(switch);
+        Ok(())
+    }
+
+    async fn record(&self, operation: &Operation) -> Result<(), PortError> {
+        locked(&self.tables).operations.insert(operation.place(), operation.clone());
+        Ok(())
+    }
+
+    async fn operations(&self, start: Option<&OperationPlace>, limit: u32) -> Result<OperationPage, PortError> {
+        let tables = locked(&self.tables);
+        let behind = |place: &&OperationPlace| start.is_none_or(|start| *place < start);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(1);
+        let places: Vec<&OperationPlace> = tables.operations.keys().rev().filter(behind).collect();
+        let page: Vec<Operation> = places.iter().take(limit).filter_map(|place| tables.operations.get(*place).cloned()).collect();
+        // Whoever has read as many as he asked for has not seen that there is no more.
+        let next = if places.len() >= limit { page.last().map(Operation::place) } else { None };
+        Ok(OperationPage { operations: page, next })
     }
 }

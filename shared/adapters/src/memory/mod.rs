@@ -7,6 +7,7 @@ mod ledger;
 mod letters;
 mod queue;
 mod slices;
+mod ticks;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +16,7 @@ pub use ledger::MemoryLedger;
 pub use letters::MemoryDeadLetters;
 pub use queue::{MemoryQueue, Received};
 pub use slices::MemorySlices;
+pub use ticks::MemoryTicks;
 
 /// The state behind a lock, even if a test failed while it held it.
 fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {

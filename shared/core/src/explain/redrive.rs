@@ -14,7 +14,7 @@ pub(super) struct Redrive {
     /// In one or two sentences.
     pub(super) text: String,
     /// What an operator may do, if a redrive moves it.
-    pub(super) action: Option<&'static str>,
+    pub(super) actions: Vec<&'static str>,
 }
 
 /// Of a row that is neither dead nor expired there is nothing to say. `margin` is the stage's.
@@ -27,7 +27,7 @@ pub(super) fn of(
 ) -> Option<Redrive> {
     let name = &row.destination;
     let offer = Offer { attempts: ATTEMPTS, deliver_by: None };
-    let leaves = |text: String| Redrive { text, action: None };
+    let leaves = |text: String| Redrive { text, actions: Vec::new() };
     Some(match for_offer(row, offer, destination, has_payload, now, margin) {
         ForRow::Move(Move { grant, start_by, .. }) => {
             let policy = destination.map_or(0, |d| d.spec.retry.attempts);
@@ -40,7 +40,7 @@ pub(super) fn of(
                     row.death,
                     row.next_attempt()
                 ),
-                action: Some("redrive"),
+                actions: vec!["redrive", "requeue"],
             }
         }
         ForRow::Skip(SkipReason::DeadlineUnreachable) => {
@@ -52,7 +52,7 @@ pub(super) fn of(
             };
             Redrive {
                 text: format!("A redrive takes it with a new deadline only: {waits}."),
-                action: Some("redrive with a new deadline"),
+                actions: vec!["redrive with a new deadline", "requeue with a new deadline"],
             }
         }
         ForRow::Skip(SkipReason::Held) => leaves("A redrive leaves it while it is held.".to_owned()),
@@ -125,7 +125,7 @@ mod tests {
         payload: Option<&Payload>,
         minute: i64,
     ) -> (Option<String>, String) {
-        let whither = Whither { destination, reach: None };
+        let whither = Whither { destination, ..Whither::default() };
         let explained = explain(row, payload, whither, MARGIN, Now::exactly(at(minute)));
         (explained.redrive.clone(), explained.allowed.join(", "))
     }
@@ -142,16 +142,30 @@ mod tests {
                      otherwise), by 2026-12-01T09:59:00.000Z at the latest.";
         let late = "A redrive takes it with a new deadline only: its last safe start 2026-12-01T09:59:00.000Z has passed.";
         let wish = "A redrive takes it with a new deadline only: it may not be called before 2026-12-01T10:10:00.000Z.";
-        let with_deadline = "hold, cancel, redrive with a new deadline";
+        let with_deadline = "hold, cancel, redrive with a new deadline, requeue with a new deadline";
         let owed = moves.replace("letter;", "letter; its dead letter is not sent yet;");
         for (row, destination, payload, minute, sentence, allowed) in [
-            (&dead(), Some(&d), Some(&p), 30, moves, "hold, cancel, redrive"),
-            (&owes, Some(&d), Some(&p), 30, owed.as_str(), "hold, cancel, redrive"),
+            (&dead(), Some(&d), Some(&p), 30, moves, "hold, cancel, redrive, requeue"),
+            (&owes, Some(&d), Some(&p), 30, owed.as_str(), "hold, cancel, redrive, requeue"),
             (&dead(), Some(&d), Some(&p), 60, late, with_deadline),
             (&waits, Some(&d), Some(&p), 30, wish, with_deadline),
             (&held, Some(&d), Some(&p), 30, "A redrive leaves it while it is held.", "release, cancel"),
-            (&dead(), None, Some(&p), 30, "A redrive leaves it until its destination crm is registered.", "hold, cancel"),
-            (&dead(), Some(&paused), Some(&p), 30, "A redrive leaves it until its destination crm is resumed.", "hold, cancel"),
+            (
+                &dead(),
+                None,
+                Some(&p),
+                30,
+                "A redrive leaves it until its destination crm is registered.",
+                "hold, cancel, put_destination: register its destination",
+            ),
+            (
+                &dead(),
+                Some(&paused),
+                Some(&p),
+                30,
+                "A redrive leaves it until its destination crm is resumed.",
+                "hold, cancel, resume: its destination",
+            ),
             (&dead(), Some(&d), None, 30, "No redrive takes it: what it sends is missing or was erased.", "hold, cancel"),
         ] {
             assert_eq!(told(row, destination, payload, minute), (Some(sentence.to_owned()), allowed.to_owned()));
@@ -165,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_person_reads_what_was_redriven_and_what_would_be() {
-        let whither = Whither { destination: None, reach: None };
+        let whither = Whither::default();
         let text = text(&explain(&dead(), None, whither, MARGIN, Now::exactly(at(30))));
         let shown: Vec<&str> = text.lines().filter(|line| line.contains("redriv")).collect();
         assert_eq!(
