@@ -25,6 +25,8 @@ mod crash;
 mod ends;
 #[path = "flows/explain.rs"]
 mod explain;
+#[path = "flows/explained.rs"]
+mod explained;
 #[path = "flows/freeze.rs"]
 mod freeze;
 #[path = "flows/input.rs"]
@@ -43,6 +45,8 @@ mod races;
 mod redrive;
 #[path = "flows/rejections.rs"]
 mod rejections;
+#[path = "explain/rows.rs"]
+mod rows;
 #[path = "flows/shadow.rs"]
 mod shadow;
 #[path = "flows/waiting.rs"]

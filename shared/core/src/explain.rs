@@ -201,6 +201,3 @@ fn allowed(row: &Delivery, destination: Option<&Destination>, now: Now) -> Vec<&
     }
     allowed
 }
-
-#[cfg(test)]
-mod tests;

@@ -64,7 +64,11 @@ impl World {
     }
 
     pub(crate) async fn start_with(options: StackOptions, receiver: ReceiverOptions) -> Self {
-        let stack = Stack::start(options.parameter("SafetyMarginSeconds", 1)).await.unwrap();
+        Self::start_with_margin(options, receiver, Duration::from_secs(1)).await
+    }
+
+    pub(crate) async fn start_with_margin(options: StackOptions, receiver: ReceiverOptions, margin: Duration) -> Self {
+        let stack = Stack::start(options.parameter("SafetyMarginSeconds", margin.as_secs())).await.unwrap();
         let receiver = Receiver::start_with(&[SECRET], receiver).await.unwrap();
         let aws = Aws::with(sdk_config(stack.dynamodb_endpoint()).await);
         let ledger = aws.ledger(&stack.ledger_table().unwrap());

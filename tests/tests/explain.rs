@@ -1,136 +1,46 @@
 //! What is told for every state and reason, as reviewed snapshots; and that what is allowed is what the rules take.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test reports by panicking")]
+
+#[path = "explain/rows.rs"]
+mod rows;
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use super::*;
-use crate::admission::Candidate;
-use crate::attempt::{Answer, Attempt};
-use crate::breaker::Probe;
-use crate::delivery::{Cancel, Hold, NewDelivery};
-use crate::destination::Change;
-use crate::history::HistoryEntry;
-use crate::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Owner, Reference};
-use crate::reason::Reason;
-use crate::redrive::{ForRow, Offer, for_offer};
-use crate::retry::RetryPolicy;
-use crate::settings::{RetryMode, Switch};
-use crate::transition::{self, Grant, Stamp, Terms};
+use punctual_core::admission::Candidate;
+use punctual_core::breaker::{Open, Probe, Reach};
+use punctual_core::clock::Now;
+use punctual_core::delivery::{Cancel, Delivery, Hold, Payload};
+use punctual_core::destination::{Destination, Mode, Pause};
+use punctual_core::explain::{Backlog, Explanation, Whither, explain, text};
+use punctual_core::id::{DeliveryId, Owner};
+use punctual_core::reason::Reason;
+use punctual_core::redrive::{ForRow, Offer, for_offer};
+use punctual_core::retry::RetryPolicy;
+use punctual_core::settings::{RetryMode, Settings, Switch};
+use punctual_core::state::State;
+use punctual_core::time::Timestamp;
+use punctual_core::transition::{self, Grant, Stamp, Terms};
 
-const MARGIN: Duration = Duration::from_secs(60);
-/// The present, in minutes.
-const NOW: i64 = 20;
+use rows::{MARGIN, NOW, by, comes_about, pairs, start};
 
 fn at(minute: i64) -> Timestamp {
-    Timestamp::from_millis(1_796_115_600_000 + minute * 60_000)
+    rows::minutes(start(), minute)
 }
 
-fn by() -> Correlation {
-    Correlation::new("7f3a").expect("a token")
-}
-
-fn attempt(reason: Reason, answer: Answer) -> Attempt {
-    let took = Duration::from_millis(5);
-    Attempt { number: 1, started_at: at(11), took, answer, reason, destination_version: 1, key_ids: "k".into() }
-}
-
-/// A row in this state with this last reason, as it comes about: due at minute 10, deadline at minute 60.
 fn row(state: State, reason: Option<Reason>) -> Delivery {
-    let id = DeliveryId::new("dlv_x").expect("an id");
-    let new = NewDelivery {
-        idempotency_key: IdempotencyKey::from(&id),
-        reference: Reference::new("c-1").expect("a reference"),
-        destination: DestinationId::new("crm").expect("a destination"),
-        shard: 0,
-        content: Content::new("abc").expect("a hash"),
-        deliver_after: at(10),
-        deliver_by: at(60),
-        id,
-    };
-    let mut row = Delivery { state, reason, version: 7, ..Delivery::new(new, at(0), by()) };
-    row.history.push(HistoryEntry { at: at(12), state, attempt: None, reason, by: by() });
-    let failed = reason.filter(|reason| reason.is_retryable_failure());
-    if let Some(reason) = failed {
-        row.attempts = vec![attempt(reason, if reason == Reason::OutcomeUnknown { Answer::Unknown } else { Answer::Error })];
-        row.next_attempt_at = at(25);
-    }
-    match state {
-        State::Dispatching => row.held_until = Some(at(21)),
-        State::Delivering => row.lease_until = Some(at(22)),
-        State::Delivered => row.attempts = vec![attempt(Reason::Accepted, Answer::Status(200))],
-        State::Dead | State::Expired => (row.death, row.dlq_sent, row.wake_at) = (1, 1, None),
-        State::Cancelled => row.cancel = Some(Cancel { since: at(12), by: "ann".into(), why: "renewed".into() }),
-        _ => {}
-    }
-    let rejected = matches!(reason, Some(Reason::Rejected | Reason::Gone | Reason::KeyConflict | Reason::RedirectRefused));
-    if let (State::Dead, true, Some(reason)) = (state, rejected, reason) {
-        row.attempts = vec![attempt(reason, Answer::Status(410))];
-    }
-    row
+    rows::row(start(), state, reason)
 }
 
 fn destination() -> Destination {
-    let spec = r#"{"id":"crm","url":"https://hooks.example.com/r","secrets":["punctual/prod/crm"],"rate_per_second":1}"#;
-    let changed = Change { at: at(0), by: "op".into(), why: "new".into() };
-    Destination { spec: serde_json::from_str(spec).expect("a spec"), version: 1, paused: None, changed }
+    rows::destination(start())
 }
 
 fn payload() -> Payload {
-    let part = || "x".to_owned();
-    let parts = IdentityParts { tenant: part(), subscriber: part(), renewal_period: part(), reminder_kind: part() };
-    Payload { body: b"{}".to_vec(), parts, deliver_after: at(10), deliver_by: at(60) }
+    rows::payload(start())
 }
 
-/// Whether a row of this state can have this last reason.
-fn comes_about(state: State, reason: Option<Reason>) -> bool {
-    use Reason as R;
-    let Some(reason) = reason else {
-        return matches!(state, State::Scheduled | State::Dispatching | State::Queued | State::Delivering);
-    };
-    let back = reason.is_retryable_failure()
-        || matches!(
-            reason,
-            R::PublishFailed
-                | R::LeaseEnded
-                | R::Held
-                | R::DestinationPaused
-                | R::BreakerOpen
-                | R::TooFarForQueue
-                | R::RateLimitedHere
-                | R::MisdirectedMessage
-                | R::Rescheduled
-                | R::Redriven
-        );
-    match state {
-        State::Scheduled => back,
-        State::Dispatching | State::Queued | State::Delivering => back || reason == R::MessageOverdue,
-        State::Deferred => reason.is_retryable_failure(),
-        State::Delivered => matches!(reason, R::Accepted | R::LateEvidence),
-        State::Dead => matches!(
-            reason,
-            R::Gone
-                | R::KeyConflict
-                | R::Rejected
-                | R::RedirectRefused
-                | R::AttemptsExhausted
-                | R::NoSafeRetryWindow
-                | R::OutcomeUnknown
-                | R::CrashLoop
-                | R::RetryDisabled
-                | R::UnknownDestination
-                | R::PayloadMissing
-        ),
-        State::Expired => reason == R::DeadlinePassed,
-        State::Cancelled => matches!(reason, R::Cancelled | R::EffectAfterCancel),
-        State::Shadowed => reason == R::Shadowed,
-    }
-}
-
-/// All pairs of state and last reason.
-fn pairs() -> impl Iterator<Item = (State, Option<Reason>)> {
-    let reasons = || std::iter::once(None).chain(Reason::ALL.iter().copied().map(Some));
-    State::ALL.into_iter().flat_map(move |state| reasons().map(move |reason| (state, reason)))
-}
-
+/// What is told, as the snapshots have it.
 fn told(out: &mut String, title: &str, e: &Explanation) {
     let or = |at: Option<Timestamp>, none: &str| at.map_or_else(|| none.to_owned(), |at| at.to_string());
     let _ = writeln!(out, "{title}\n  why      {}", e.why);
@@ -204,7 +114,7 @@ fn situations() -> Vec<Case> {
     };
     let probe = Probe { owner: Owner::new("o").expect("an owner"), until: at(21) };
     let mut shadow = destination();
-    shadow.spec.mode = crate::destination::Mode::Shadow;
+    shadow.spec.mode = Mode::Shadow;
     let won = Delivery { late_success: Some(1), ..row(State::Delivering, Some(Reason::OutcomeUnknown)) };
     let owes = |reason| Delivery { death: 2, ..row(State::Dead, Some(reason)) };
     vec![
