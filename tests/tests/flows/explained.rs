@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use punctual_adapters::clock::machine_time;
 use punctual_core::delivery::Delivery;
-use punctual_core::id::DeliveryId;
+use punctual_core::id::{DeliveryId, IdempotencyKey};
 use punctual_core::ports::{Control, Created, Ledger, Stored};
 use punctual_core::reason::Reason;
 use punctual_core::time::Timestamp;
@@ -76,7 +76,7 @@ async fn every_state_and_reason_is_told_as_it_was_reviewed() {
             assert_eq!(world.control.put_destination(&destination(begun), 0).await.unwrap(), Stored::Done);
         }
         let id = DeliveryId::new(format!("dlv_{n}")).unwrap();
-        let row = Delivery { id: id.clone(), ..row(begun, state, reason) };
+        let row = Delivery { idempotency_key: IdempotencyKey::from(&id), id: id.clone(), ..row(begun, state, reason) };
         assert_eq!(world.ledger.create(&row, &payload(begun)).await.unwrap(), Created::New);
         let answer = world.console().do_it("inspect", &json!({"action": "explain", "delivery_id": id})).await.unwrap();
         let title = format!("{state} {}", reason.map_or("-", Reason::code));
