@@ -1,6 +1,7 @@
 //! The demo: the main job end to end on a local stack, told as a story, with every claim checked.
 
 mod input;
+mod redrive;
 mod report;
 mod scenario;
 
@@ -9,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use punctual_adapters::aws::Aws;
 use punctual_adapters::clock::machine_time;
+use punctual_adapters::dynamodb::DynamoLedger;
 use punctual_core::delivery::Delivery;
 use punctual_core::id::DeliveryId;
 use punctual_core::ports::Ledger as _;
@@ -42,6 +44,11 @@ pub fn destinations() -> impl Iterator<Item = &'static str> {
     scenario::ALL.into_iter().map(|scenario| scenario.id)
 }
 
+/// With the tick, and with slices of a redrive run as often as may be.
+fn options() -> StackOptions {
+    StackOptions::default().parameter("TickState", "ENABLED").parameter("RedriveSliceSeconds", 10)
+}
+
 /// Plays the demo; gives the expectations that failed.
 ///
 /// # Errors
@@ -54,8 +61,8 @@ pub async fn play() -> Result<Vec<Failure>> {
         reminders.len(),
         scenario::ALL.len()
     );
-    println!("[1/5] starting the emulator and deploying infra/template.yaml");
-    let stack = Stack::start(StackOptions::default().parameter("TickState", "ENABLED")).await?;
+    println!("[1/6] starting the emulator and deploying infra/template.yaml");
+    let stack = Stack::start(options()).await?;
     let told = story(&stack, reminders).await;
     let log = stack.log().display().to_string();
     stack.stop().await?;
@@ -69,7 +76,7 @@ async fn story(stack: &Stack, reminders: Vec<input::Reminder>) -> Result<Vec<Fai
     let options = ReceiverOptions { answer_after: Duration::from_secs(3), ..ReceiverOptions::default() };
     let receiver = Receiver::start_with(&[scenario::SECRET], options).await?;
 
-    println!("[2/5] registering {} destinations at the receiver {}", scenario::ALL.len(), receiver.base_url());
+    println!("[2/6] registering {} destinations at the receiver {}", scenario::ALL.len(), receiver.base_url());
     console.create_secret(scenario::SECRET_NAME, scenario::SECRET).await?;
     for destination in scenario::ALL {
         console.put_destination(destination.spec(&receiver)).await?;
@@ -77,7 +84,7 @@ async fn story(stack: &Stack, reminders: Vec<input::Reminder>) -> Result<Vec<Fai
     // Only a dispatch run can release these: schedule leaves a paused destination's reminders in the ledger.
     console.on_destination("pause", scenario::TICKED).await?;
 
-    println!("[3/5] scheduling {} reminders from events/demo.reminders.jsonl", reminders.len());
+    println!("[3/6] scheduling {} reminders from events/demo.reminders.jsonl", reminders.len());
     let start = machine_time();
     let ids = schedule(&console, &reminders, start, "created").await?;
     let again: Vec<input::Reminder> = reminders.iter().take(BATCH).cloned().collect();
@@ -85,21 +92,29 @@ async fn story(stack: &Stack, reminders: Vec<input::Reminder>) -> Result<Vec<Fai
     println!("      all created; the first {BATCH} sent once more: all unchanged");
     console.on_destination("resume", scenario::TICKED).await?;
 
-    println!("[4/5] waiting: schedule has released what is due soon; the rest waits for one EventBridge tick (60 to 75 s)");
-    let rows = settle(stack, &receiver, &ids).await?;
+    println!("[4/6] waiting: schedule has released what is due soon; the rest waits for one EventBridge tick (60 to 75 s)");
+    let ledger = Aws::with(sdk_config(stack.dynamodb_endpoint()).await).ledger(&stack.ledger_table()?);
+    let rows = settle(&ledger, &receiver, &ids).await?;
 
-    println!("\n[5/5] the story\n");
-    let failures = report::tell(&rows, &receiver, stack).await?;
+    println!("\n[5/6] the story\n");
+    let mut failures = report::tell(&rows, &receiver, stack).await?;
     for (title, destination) in [("503 twice, then 200", "flaky"), ("400 for ever", "rejecting")] {
         if let Some(row) = rows.iter().find(|row| row.destination.as_str() == destination) {
             println!("\nexplain, a delivery that got {title}:\n");
-            let answer = console.explain(row.id.as_str()).await?;
-            for line in answer.get("text").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-                println!("    {line}");
-            }
+            tell_lines(&console.explain(row.id.as_str()).await?);
         }
     }
+
+    println!("\n[6/6] the receiver that answered 400 for ever is mended, and its dead are redriven (40 to 60 s)\n");
+    failures.extend(redrive::play(stack, &receiver, &ledger, &rows).await?);
     Ok(failures)
+}
+
+/// Prints what an answer says to people.
+fn tell_lines(answer: &Value) {
+    for line in answer.get("text").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        println!("    {line}");
+    }
 }
 
 /// Schedules everything; every reminder must be answered with `expected`. Gives the ids in the order of the input.
@@ -125,8 +140,7 @@ async fn schedule(
 }
 
 /// Watches until every delivery has come to its end, showing progress.
-async fn settle(stack: &Stack, receiver: &Receiver, ids: &[DeliveryId]) -> Result<Vec<Delivery>> {
-    let ledger = Aws::with(sdk_config(stack.dynamodb_endpoint()).await).ledger(&stack.ledger_table()?);
+async fn settle(ledger: &DynamoLedger, receiver: &Receiver, ids: &[DeliveryId]) -> Result<Vec<Delivery>> {
     let began = machine_time();
     let mut ticks = tokio::time::interval(PROGRESS);
     loop {
