@@ -21,16 +21,11 @@ demo: prerequisites venv ## Shows the whole path on a local stack: builds, deplo
 	@target/debug/demo
 
 drill: prerequisites venv ## Kills the functions at each crash boundary, and plays what receivers answer (LONG=1: waits 900 s out).
-ifdef LONG
-	@$(CARGO) build --workspace --bins --locked
-	@target/debug/drill long
-else
 	@$(CARGO) build --workspace --bins --locked --features punctual-flows/drill
 	@mkdir -p target/local/drill-bin
 	@cp target/debug/{dispatch,deliver,schedule,inspect,operate,redrive,monitor} target/local/drill-bin/
 	@$(CARGO) build --workspace --bins --locked
-	@target/debug/drill
-endif
+	@target/debug/drill $(if $(LONG),long)
 
 test: prerequisites venv ## Runs all checks and tests: format, lints, unit, property, contract, template, end to end.
 	$(CARGO) fmt --all --check
@@ -52,9 +47,9 @@ contracts: prerequisites ## Runs the receivers' contracts, status and headers to
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/cases "$(or $(DIR),tests/contracts)"
 
-bench: prerequisites ## Measures the ledger's cost per delivery into target/bench.jsonl.
+bench: prerequisites venv ## Measures costs and paces into target/bench.jsonl (ONLY=redrive: prints a redrive's alone).
 	@$(CARGO) build --workspace --bins --locked
-	@target/debug/bench
+	@target/debug/bench $(ONLY)
 
 canary: prerequisites venv ## Sends one marked delivery through the stack of "make up", and names the stage that is broken.
 	@$(CARGO) build --workspace --bins --locked

@@ -18,10 +18,10 @@ use crate::receiver::{Call, Receiver, ReceiverOptions};
 use crate::stack::{Stack, sdk_config};
 
 /// The signing secret of all destinations but those whose drill is about secrets.
-pub(super) const SECRET: &str = "whsec_cHVuY3R1YWwtYW5zd2VyLXNlY3JldC0yMDI2LTAx";
+pub(crate) const SECRET: &str = "whsec_cHVuY3R1YWwtYW5zd2VyLXNlY3JldC0yMDI2LTAx";
 const SECRET_NAME: &str = "punctual/local/answers";
 /// The longest that anything without a bound of its own may take.
-pub(super) const BOUND: Duration = Duration::from_secs(60);
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 /// The window of every reminder: far enough for a `Retry-After` of 900 s.
@@ -30,18 +30,18 @@ const WINDOW: Duration = Duration::from_secs(7_200);
 const LATE: Duration = Duration::from_secs(3);
 
 /// A stack with what the drills need around it.
-pub(super) struct Ground<'a> {
-    pub(super) stack: &'a Stack,
-    pub(super) console: Console<'a>,
-    pub(super) receiver: Receiver,
+pub(crate) struct Ground<'a> {
+    pub(crate) stack: &'a Stack,
+    pub(crate) console: Console<'a>,
+    pub(crate) receiver: Receiver,
     /// The receiver that changes its secrets.
-    pub(super) rotating: Receiver,
+    pub(crate) rotating: Receiver,
     ledger: DynamoLedger,
     control: DynamoControl,
 }
 
 impl<'a> Ground<'a> {
-    pub(super) async fn start(stack: &'a Stack) -> Result<Self> {
+    pub(crate) async fn start(stack: &'a Stack) -> Result<Self> {
         let console = Console::new(stack);
         console.create_secret(SECRET_NAME, SECRET).await?;
         let options = ReceiverOptions { answer_after: LATE, ..ReceiverOptions::default() };
@@ -57,7 +57,7 @@ impl<'a> Ground<'a> {
     }
 
     /// Registers a destination for a path of the receiver: fast, and repeating soon. `change` overrides single fields.
-    pub(super) async fn destination(&self, id: &str, path: &str, change: Value) -> Result<()> {
+    pub(crate) async fn destination(&self, id: &str, path: &str, change: Value) -> Result<()> {
         let mut spec = json!({
             "id": id,
             "url": self.receiver.url(path),
@@ -74,14 +74,14 @@ impl<'a> Ground<'a> {
     }
 
     /// The stored version of a destination; every attempt tells which one it was made with.
-    pub(super) async fn version(&self, id: &str) -> Result<u64> {
+    pub(crate) async fn version(&self, id: &str) -> Result<u64> {
         let id = DestinationId::new(id).context("a destination's id")?;
         let (destinations, _) = self.control.lookup(std::slice::from_ref(&id)).await.context("read the destination")?;
         Ok(destinations.first().with_context(|| format!("{id} is not registered"))?.version)
     }
 
     /// Schedules the reminders `numbers` of a destination, due at `due`.
-    pub(super) async fn schedule(
+    pub(crate) async fn schedule(
         &self,
         destination: &str,
         numbers: impl IntoIterator<Item = usize>,
@@ -96,24 +96,24 @@ impl<'a> Ground<'a> {
     }
 
     /// As [`Ground::schedule`], due now.
-    pub(super) async fn now(&self, destination: &str, count: usize) -> Result<Vec<DeliveryId>> {
+    pub(crate) async fn now(&self, destination: &str, count: usize) -> Result<Vec<DeliveryId>> {
         self.schedule(destination, 0..count, machine_time()).await
     }
 
     /// Rows in the order of their ids in `ids`.
-    pub(super) async fn rows(&self, ids: &[DeliveryId]) -> Result<Vec<Delivery>> {
+    pub(crate) async fn rows(&self, ids: &[DeliveryId]) -> Result<Vec<Delivery>> {
         let rows = self.ledger.read(ids).await.context("read the ledger")?;
         let mut rows: BTreeMap<DeliveryId, Delivery> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
         ids.iter().map(|id| rows.remove(id).with_context(|| format!("the ledger has no {id}"))).collect()
     }
 
-    pub(super) async fn row(&self, id: &DeliveryId) -> Result<Delivery> {
+    pub(crate) async fn row(&self, id: &DeliveryId) -> Result<Delivery> {
         let rows = self.ledger.read(std::slice::from_ref(id)).await.context("read the ledger")?;
         rows.into_iter().next().with_context(|| format!("the ledger has no {id}"))
     }
 
     /// Waits until every row is as wanted.
-    pub(super) async fn until_rows(
+    pub(crate) async fn until_rows(
         &self,
         what: &str,
         bound: Duration,
@@ -131,23 +131,23 @@ impl<'a> Ground<'a> {
     }
 
     /// Waits until every row has come to its end.
-    pub(super) async fn ended(&self, ids: &[DeliveryId]) -> Result<Vec<Delivery>> {
+    pub(crate) async fn ended(&self, ids: &[DeliveryId]) -> Result<Vec<Delivery>> {
         self.until_rows("the end of every delivery", BOUND, ids, ended).await
     }
 
     /// The calls for a delivery, at whichever receiver.
-    pub(super) fn calls(&self, id: &DeliveryId) -> Vec<Call> {
+    pub(crate) fn calls(&self, id: &DeliveryId) -> Vec<Call> {
         [&self.receiver, &self.rotating].into_iter().flat_map(|receiver| receiver.calls_for(id.as_str())).collect()
     }
 
     /// The effects for a delivery, at whichever receiver.
-    pub(super) fn effects(&self, id: &DeliveryId) -> usize {
+    pub(crate) fn effects(&self, id: &DeliveryId) -> usize {
         let count = |receiver: &Receiver| receiver.effects().iter().filter(|effect| effect.key == id.as_str()).count();
         count(&self.receiver) + count(&self.rotating)
     }
 
     /// What inspect says of a delivery, as a person reads it.
-    pub(super) async fn explained(&self, id: &DeliveryId) -> Result<String> {
+    pub(crate) async fn explained(&self, id: &DeliveryId) -> Result<String> {
         let answer = self.console.explain(id.as_str()).await?;
         let lines = answer.get("text").and_then(Value::as_array).cloned().unwrap_or_default();
         Ok(lines.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n"))
@@ -155,7 +155,7 @@ impl<'a> Ground<'a> {
 }
 
 /// Whether nothing happens to a row any more by itself.
-pub(super) fn ended(row: &Delivery) -> bool {
+pub(crate) fn ended(row: &Delivery) -> bool {
     row.state.is_terminal() || (row.state.needs_operator() && !row.owes_dead_letter())
 }
 
@@ -169,7 +169,7 @@ fn parts(destination: &str, n: usize) -> IdentityParts {
 }
 
 /// The id that a reminder will have.
-pub(super) fn id(destination: &str, n: usize) -> DeliveryId {
+pub(crate) fn id(destination: &str, n: usize) -> DeliveryId {
     DeliveryId::derive(&parts(destination, n))
 }
 
@@ -189,12 +189,12 @@ fn reminder(destination: &str, n: usize, due: Timestamp) -> Value {
 }
 
 /// A field of an answer; null if there is none.
-pub(super) fn field<'v>(answer: &'v Value, name: &str) -> &'v Value {
+pub(crate) fn field<'v>(answer: &'v Value, name: &str) -> &'v Value {
     answer.get(name).unwrap_or(&Value::Null)
 }
 
 /// Looks until there is an answer, within a bound; a refusal says what is still missing.
-pub(super) async fn until<T>(
+pub(crate) async fn until<T>(
     what: &str,
     bound: Duration,
     mut look: impl AsyncFnMut() -> Result<std::result::Result<T, String>>,
@@ -213,6 +213,6 @@ pub(super) async fn until<T>(
 }
 
 /// Waits until the machine's clock has passed an instant.
-pub(super) async fn until_after(at: Timestamp, bound: Duration) -> Result<()> {
+pub(crate) async fn until_after(at: Timestamp, bound: Duration) -> Result<()> {
     until("an instant", bound, async || Ok(if machine_time() > at { Ok(()) } else { Err(at.to_string()) })).await
 }

@@ -5,11 +5,11 @@
 //! not be called is watched that long. `make drill` and the end-to-end tests play the same drills.
 
 mod failing;
-mod ground;
+pub(crate) mod ground;
 mod limited;
 mod paused;
 mod recalled;
-mod report;
+pub(crate) mod report;
 mod rotation;
 mod unsigned;
 
@@ -80,7 +80,7 @@ async fn run(ground: &Ground<'_>, drills: Vec<Playing<'_>>) -> Result<Vec<Told>>
 }
 
 /// Runs dispatch for ever, as the schedule would.
-async fn tick(ground: &Ground<'_>) -> Result<()> {
+pub(crate) async fn tick(ground: &Ground<'_>) -> Result<()> {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {

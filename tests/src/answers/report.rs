@@ -16,21 +16,21 @@ use crate::receiver::Call;
 
 /// What must have become of one delivery.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
-    pub(super) ends: State,
-    pub(super) reason: Reason,
+pub(crate) struct Wanted {
+    pub(crate) ends: State,
+    pub(crate) reason: Reason,
     /// Reason codes of the attempts; none where their number is not the drill's to say.
-    pub(super) attempts: Option<&'static [&'static str]>,
+    pub(crate) attempts: Option<&'static [&'static str]>,
     /// The history without its `queued` lines, which may lose their race against deliver; none as for `attempts`.
-    pub(super) history: Option<&'static [&'static str]>,
+    pub(crate) history: Option<&'static [&'static str]>,
     /// Calls at the receiver; none as for `attempts`.
-    pub(super) calls: Option<usize>,
-    pub(super) effects: usize,
-    pub(super) letters: usize,
+    pub(crate) calls: Option<usize>,
+    pub(crate) effects: usize,
+    pub(crate) letters: usize,
 }
 
 /// A delivery that is delivered, with one effect.
-pub(super) const DELIVERED: Wanted = Wanted {
+pub(crate) const DELIVERED: Wanted = Wanted {
     ends: State::Delivered,
     reason: Reason::Accepted,
     attempts: None,
@@ -42,7 +42,7 @@ pub(super) const DELIVERED: Wanted = Wanted {
 
 /// One drill at its end, before anything is counted.
 #[derive(Debug)]
-pub(super) struct Drill {
+pub(crate) struct Drill {
     what: &'static str,
     rows: Vec<(DeliveryId, Wanted)>,
     /// Figures for the table.
@@ -51,28 +51,28 @@ pub(super) struct Drill {
 }
 
 impl Drill {
-    pub(super) fn new(what: &'static str) -> Self {
+    pub(crate) fn new(what: &'static str) -> Self {
         Self { what, rows: Vec::new(), notes: Vec::new(), problems: Vec::new() }
     }
 
     /// A drill that stopped on an error is one that failed.
-    pub(super) fn stopped(what: &'static str, error: &anyhow::Error) -> Self {
+    pub(crate) fn stopped(what: &'static str, error: &anyhow::Error) -> Self {
         Self { problems: vec![format!("it stopped: {error:#}")], ..Self::new(what) }
     }
 
     /// What must be the case.
-    pub(super) fn expect(&mut self, met: bool, what: impl FnOnce() -> String) {
+    pub(crate) fn expect(&mut self, met: bool, what: impl FnOnce() -> String) {
         if !met {
             self.problems.push(what());
         }
     }
 
     /// How a delivery must have ended. The history of the first one is told.
-    pub(super) fn row(&mut self, id: &DeliveryId, wanted: Wanted) {
+    pub(crate) fn row(&mut self, id: &DeliveryId, wanted: Wanted) {
         self.rows.push((id.clone(), wanted));
     }
 
-    pub(super) fn note(&mut self, note: String) {
+    pub(crate) fn note(&mut self, note: String) {
         self.notes.push(note);
     }
 }
@@ -116,7 +116,7 @@ impl Told {
 }
 
 /// Counts, checks and tells.
-pub(super) async fn close(ground: &Ground<'_>, ended: Vec<(Drill, Duration)>) -> Result<Vec<Told>> {
+pub(crate) async fn close(ground: &Ground<'_>, ended: Vec<(Drill, Duration)>) -> Result<Vec<Told>> {
     let letters = letters::read(ground.stack).await?;
     try_join_all(ended.into_iter().map(async |(mut drill, took)| {
         let mut told = Told {

@@ -8,7 +8,7 @@ use punctual_flows::fault;
 use crate::stack::{package, root};
 
 /// The functions that pass a fault point.
-pub const WITH_POINTS: [&str; 3] = ["dispatch", "deliver", "schedule"];
+pub const WITH_POINTS: [&str; 4] = ["dispatch", "deliver", "schedule", "redrive"];
 
 /// Whether a binary contains fault points.
 ///

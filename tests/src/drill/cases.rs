@@ -141,6 +141,3 @@ pub(super) const OUT_OF_THE_QUEUE: [Case; 7] = [
         ..case("deliver-unclaimed", "deliver killed before its claim", Blow::Deliver(Point::Received))
     },
 ];
-
-/// Boundaries of the design that have no code yet, and so no drill.
-pub(super) const NOT_BUILT: [&str; 2] = ["in the middle of a redrive slice", "between two redrive slices"];

@@ -12,6 +12,7 @@ pub(crate) mod letters;
 mod provoke;
 pub(crate) mod report;
 mod side;
+mod slices;
 
 use std::time::Duration;
 
@@ -62,31 +63,59 @@ pub async fn play() -> Result<Vec<Failure>> {
     let (into, out) = tokio::try_join!(side(options.clone(), &cases::INTO_THE_QUEUE), side(options, &cases::OUT_OF_THE_QUEUE),)?;
     let outcomes: Vec<_> = into.into_iter().chain(out).collect();
     let mut failures = report::tell(&outcomes);
+    println!("\n    Slices of redrive runs, killed on three stacks at the same time:\n");
+    let (between, within, sweeping) = tokio::try_join!(
+        on_slices(&slices::BETWEEN, false),
+        on_slices(&slices::WITHIN, false),
+        on_slices(&slices::SWEEPING, false),
+    )?;
+    failures.extend(tell([between, within, sweeping].into_iter().flatten().collect()));
     println!("\n    Drills of the answers, at the same time on one stack:\n");
     failures.extend(on_answers(async |stack| answers::play(stack).await).await?);
     println!("\nIt took {} s in all. The local stacks are stopped.", machine_time().since(began).as_secs());
     Ok(failures)
 }
 
-/// Runs the one drill that waits a `Retry-After` of 900 s out; gives what failed.
+/// Runs the two drills that wait a quarter of an hour out, a `Retry-After` of 900 s and letters that a dead slice has hidden;
+/// gives what failed.
 ///
 /// # Errors
 /// If a part of the stack does not work at all.
 pub async fn play_long() -> Result<Vec<Failure>> {
-    println!("Punctual drill: a receiver answers 429 with Retry-After: 900. The second calls come in a quarter of an hour.\n");
-    on_answers(async |stack| answers::play_long(stack).await).await
+    println!(
+        "Punctual drill: a receiver answers 429 with Retry-After: 900, and a slice of redrive dies in its sweep.\n\
+         The second calls, and the second sweep, come in a quarter of an hour.\n"
+    );
+    let answers = on_stack(answers::options(), async |stack| answers::play_long(stack).await);
+    let (answers, sweeping) = tokio::try_join!(answers, on_slices(&slices::SWEEPING, true))?;
+    Ok(tell([answers, sweeping].into_iter().flatten().collect()))
 }
 
 /// Plays drills of the answers on a stack of their own, prints them, and gives what failed.
 async fn on_answers(play: impl AsyncFnOnce(&Stack) -> Result<Vec<Told>>) -> Result<Vec<Failure>> {
-    let stack = Stack::start(answers::options()).await?;
+    Ok(tell(on_stack(answers::options(), play).await?))
+}
+
+/// Kills slices on a stack of their own.
+async fn on_slices(kills: &[slices::Kill], patient: bool) -> Result<Vec<Told>> {
+    let options = StackOptions { binaries: Some(build::binaries()?), ..StackOptions::default() };
+    let options = options.parameter("RedriveSliceSeconds", slices::INTERVAL.as_secs());
+    on_stack(options, async |stack| slices::play(stack, kills, patient).await).await
+}
+
+async fn on_stack(options: StackOptions, play: impl AsyncFnOnce(&Stack) -> Result<Vec<Told>>) -> Result<Vec<Told>> {
+    let stack = Stack::start(options).await?;
     let told = play(&stack).await;
     let log = stack.log().display().to_string();
     stack.stop().await?;
-    let told = told.with_context(|| format!("the emulator's log is {log}"))?;
+    told.with_context(|| format!("the emulator's log is {log}"))
+}
+
+/// Prints what was told, and gives what failed.
+fn tell(told: Vec<Told>) -> Vec<Failure> {
     told.iter().for_each(Told::print);
     let failure = |told: &Told, problem: &String| Failure(format!("{}: {problem}", told.what));
-    Ok(told.iter().flat_map(|told| told.problems.iter().map(move |problem| failure(told, problem))).collect())
+    told.iter().flat_map(|told| told.problems.iter().map(move |problem| failure(told, problem))).collect()
 }
 
 async fn side(options: StackOptions, cases: &[cases::Case]) -> Result<Vec<report::Outcome>> {

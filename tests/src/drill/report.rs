@@ -6,7 +6,7 @@ use punctual_core::delivery::Delivery;
 use punctual_core::history::HistoryEntry;
 use punctual_flows::fault::Point;
 
-use super::cases::{Blow, Case, NOT_BUILT};
+use super::cases::{Blow, Case};
 use super::letters::Letters;
 use crate::receiver::Call;
 
@@ -78,7 +78,6 @@ pub(super) fn tell(outcomes: &[Outcome]) -> Vec<Failure> {
         "\n    What killed invocations left hidden came back after its visibility and was acknowledged without a call:\n\
          \x20   the queues are empty, and calls, effects and letters were counted after that."
     );
-    println!("    Without a drill, because redrive is not built: {}", NOT_BUILT.join("; "));
     failures
 }
 
