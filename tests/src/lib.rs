@@ -5,6 +5,7 @@
 pub mod alarms;
 pub mod answers;
 pub mod bench;
+pub mod buried;
 pub mod canary;
 pub mod cases;
 pub mod console;

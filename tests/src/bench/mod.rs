@@ -16,6 +16,7 @@ pub mod look;
 pub mod pace;
 mod queue;
 pub mod reconcile;
+pub mod redrive;
 pub mod report;
 pub mod speed;
 pub(crate) mod world;
@@ -49,6 +50,10 @@ pub const UTILISATION_GOAL: f64 = 0.95;
 pub const LOOK_UNITS_GOAL: f64 = 40.0;
 /// So many rows are looked at, and as many fall due in a month.
 const LOOKED_AT: usize = 20_000;
+/// The most seconds by which fresh deliveries may be called later beside a redrive, at the 99th percentile.
+pub const FRESH_RISE_GOAL: f64 = 2.0;
+/// The most receives for each letter of a dead-letter queue that is swept.
+pub const SCAN_GOAL: f64 = 1.05;
 /// A full batch.
 const FULL: u32 = 10;
 /// The most heap that a comparison of a million lines may hold at a time, in bytes.
@@ -115,6 +120,8 @@ pub async fn run() -> Result<Vec<Figure>> {
     figures.push(Figure::new("admission_12000_fullest_second", admission.fullest_second, "calls", None));
     figures.push(Figure::new("admission_12000_missed_deadlines", admission.missed, "deliveries", Some(0.0)));
 
+    figures.extend(redrive_figures().await?);
+
     report::print_figures(&figures);
     let path = crate::stack::root().join("target/bench.jsonl");
     std::fs::write(&path, report::json_lines(&figures)?).with_context(|| format!("write {}", path.display()))?;
@@ -135,6 +142,34 @@ fn look_figures(look: &look::Look) -> Result<[Figure; 4]> {
         ),
         Figure::new("monitor_read_units_100000_due", look.read_units * 100_000.0 / entries, "read units", None),
         Figure::new("monitor_seconds_100000_due", seconds * 100_000.0 / entries, "s", None),
+    ])
+}
+
+/// Measures a redrive alone, and prints it; gives the figures that miss their goal.
+///
+/// # Errors
+/// If it cannot be measured.
+pub async fn run_redrive() -> Result<Vec<Figure>> {
+    let figures = redrive_figures().await?;
+    report::print_figures(&figures);
+    Ok(figures.into_iter().filter(|figure| !figure.is_met()).collect())
+}
+
+async fn redrive_figures() -> Result<Vec<Figure>> {
+    println!(
+        "\nA redrive of {} beside fresh deliveries, and a sweep of {}: about ten minutes",
+        redrive::REDRIVEN,
+        redrive::LETTERS
+    );
+    let seen = redrive::measure().await?;
+    report::print_redrive(&seen);
+    let mib = |bytes: u64| u32::try_from(bytes / 1_024).map(|kib| f64::from(kib) / 1_024.0);
+    Ok(vec![
+        Figure::new("redrive_peak_window_ratio", seen.second_ratio(), "of the most", Some(PEAK_GOAL)),
+        Figure::new("redrive_peak_ten_seconds_ratio", seen.ten_ratio(), "of the most", Some(PEAK_GOAL)),
+        Figure::new("redrive_fresh_p99_rise_seconds", seen.rise(), "s", Some(FRESH_RISE_GOAL)),
+        Figure::new("redrive_scan_receives", seen.receives_per_letter(), "per letter", Some(SCAN_GOAL)),
+        Figure::new("redrive_scan_peak_mib", mib(seen.scan_peak)?, "MiB", None),
     ])
 }
 

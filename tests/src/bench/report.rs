@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::cost::Bill;
 use super::pace::{BURST, Course, Pace, RATE};
+use super::redrive::{self, Seen};
 
 /// One measured value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -102,6 +103,32 @@ pub fn print_pace(course: Course, pace: &Pace) {
     println!("    per delivery: {:.3} receives, {:.3} limiter writes", pace.receives, pace.writes);
     let Tally { slots_booked, slots_wasted, slots_denied, .. } = pace.tally;
     println!("    slots: {slots_booked} booked, {slots_wasted} of them without a call, {slots_denied} denied");
+}
+
+/// What a redrive did.
+pub fn print_redrive(seen: &Seen) {
+    let ms = |wait: std::time::Duration| wait.as_millis();
+    println!(
+        "\n    fresh deliveries, {} a second, from due to first call, p99: {} ms alone, {} ms beside the redrive",
+        redrive::FRESH,
+        ms(seen.alone_p99),
+        ms(seen.beside_p99)
+    );
+    println!(
+        "    {} redriven in {} s at {} a second at most (burst {}): {} in the fullest second, {} in the fullest ten",
+        redrive::REDRIVEN,
+        seen.took.as_secs(),
+        redrive::CAP,
+        redrive::BURST,
+        seen.second,
+        seen.ten
+    );
+    println!(
+        "    a dead-letter queue of {} with {} selected: {} letters received",
+        redrive::LETTERS,
+        redrive::SELECTED,
+        seen.scan_receives
+    );
 }
 
 /// All figures with their goals.

@@ -4,22 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use punctual_adapters::aws::Aws;
-use punctual_adapters::clock::machine_time;
-use punctual_core::attempt::{Answer, Attempt};
 use punctual_core::dead_letter::DeadLetter;
-use punctual_core::delivery::{Delivery, NewDelivery, Payload};
-use punctual_core::history::HistoryEntry;
-use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Reference};
-use punctual_core::ports::{Created, DeadLetters as _, Ledger as _, Written};
+use punctual_core::delivery::Delivery;
+use punctual_core::id::DeliveryId;
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
-use punctual_core::transition::Transition;
 use punctual_tests::load::report::fullest;
 use punctual_tests::receiver::ReceiverOptions;
-use punctual_tests::stack::{StackOptions, sdk_config};
+use punctual_tests::stack::StackOptions;
 use serde_json::{Value, json};
 
 use crate::world::{MACHINE, World, list, number, until};
@@ -43,79 +36,6 @@ const WINDOW: Duration = Duration::from_secs(10);
 const DESTINATION_RATE: usize = 50;
 /// The emulator starts schedules every ten seconds, and a run has several.
 const RUN: Duration = Duration::from_secs(240);
-
-/// A dead row as deliver leaves it.
-fn died(row: &Delivery, reason: Reason, at: Timestamp) -> Delivery {
-    let (status, attempts) = match reason {
-        Reason::Rejected => (400, 1),
-        Reason::KeyConflict => (422, 1),
-        _ => (503, 3),
-    };
-    let attempt = |number| Attempt {
-        number,
-        started_at: at,
-        took: Duration::from_millis(20),
-        answer: Answer::Status(status),
-        reason: if status == 503 { Reason::ServerError } else { reason },
-        destination_version: 1,
-        key_ids: "flows".into(),
-    };
-    let mut dead = Delivery {
-        state: State::Dead,
-        version: 2,
-        reason: Some(reason),
-        wake_at: None,
-        attempts: (1..=attempts).map(attempt).collect(),
-        death: 1,
-        dlq_sent: 1,
-        ..row.clone()
-    };
-    let by = Correlation::new("before").unwrap();
-    dead.history.push(HistoryEntry { at, state: State::Dead, attempt: Some(attempts), reason: Some(reason), by });
-    dead
-}
-
-/// Stores a dead row with its payload and its dead letter.
-async fn bury(world: &World, aws: &Aws, number: usize, destination: &str, reason: Reason) -> Delivery {
-    let now = machine_time();
-    let parts = IdentityParts {
-        tenant: "acme".into(),
-        subscriber: format!("subscriber-{number}"),
-        renewal_period: "2027".into(),
-        reminder_kind: destination.into(),
-    };
-    let (id, body) = (DeliveryId::derive(&parts), format!("{{\"n\":{number}}}").into_bytes());
-    let (deliver_after, deliver_by) = (now.minus(Duration::from_secs(600)), now.plus(Duration::from_secs(3_600)));
-    let new = NewDelivery {
-        idempotency_key: IdempotencyKey::from(&id),
-        reference: Reference::new(format!("contract-{number}")).unwrap(),
-        destination: DestinationId::new(destination).unwrap(),
-        shard: id.shard(2),
-        content: Content::of(&[&body]),
-        deliver_after,
-        deliver_by,
-        id,
-    };
-    let row = Delivery::new(new, deliver_after, Correlation::new("before").unwrap());
-    let payload = Payload { body, parts, deliver_after, deliver_by };
-    assert_eq!(world.ledger.create(&row, &payload).await.unwrap(), Created::New);
-    let dead = died(&row, reason, now.minus(Duration::from_secs(60)));
-    let written = world.ledger.write(&Transition { before: row, after: dead.clone() }).await.unwrap();
-    assert_eq!(written, Written::Done);
-    let url = world.stack.dead_letter_queue_url().unwrap();
-    aws.dead_letters(&url).send(&DeadLetter::of(&dead)).await.unwrap();
-    dead
-}
-
-async fn thousand(world: &World) -> Vec<Delivery> {
-    let aws = Aws::with(sdk_config(world.stack.endpoint()).await);
-    let all = GROUPS.into_iter().flat_map(|(destination, reason, rows)| std::iter::repeat_n((destination, reason), rows));
-    futures::stream::iter(all.enumerate())
-        .map(|(number, (destination, reason))| bury(world, &aws, number, destination, reason))
-        .buffer_unordered(16)
-        .collect()
-        .await
-}
 
 fn rejected_of(destination: &str) -> Value {
     json!({"reasons": ["rejected"], "destination_ids": [destination]})
@@ -170,7 +90,7 @@ async fn a_thousand_dead_are_redriven_by_reason_and_the_wrong_run_stops_by_itsel
         world.destination(id, path, never_paused).await;
         world.proven(id).await;
     }
-    let rows = thousand(&world).await;
+    let rows = punctual_tests::buried::all(&world.stack, &GROUPS).await.unwrap();
 
     // Looking, twice: nothing changes but the receive counts.
     let look = json!({"action": "dead_letters", "limit": 1_000});
