@@ -1,5 +1,5 @@
 //! `make drill`: kills the functions at each crash boundary, plays what receivers answer, and exits with 1 if anything
-//! does not end as it must. With the word `long`, only the drill that takes a quarter of an hour.
+//! does not end as it must. With the word `long`, only the two drills that take a quarter of an hour.
 
 use std::process::ExitCode;
 

@@ -3,8 +3,9 @@
 //! The functions are built with fault points ([`punctual_flows::fault`]) and end themselves by SIGKILL where a drill
 //! orders it ([`cases`]). Two stacks run side by side, one for the way into the queue and one for the way out, because
 //! the emulator ends all environments of a function when one of them dies. Within a stack blows fall one after another,
-//! and all deliveries converge at the same time. I repair nothing: I only run dispatch, as the schedule would. The
-//! drills of the answers ([`crate::answers`]) follow on a stack of their own, with a normal build of the functions.
+//! and all deliveries converge at the same time. I repair nothing: I only run dispatch, as the schedule would. Slices
+//! of redrive runs are killed after that ([`slices`]), on three stacks more. The drills of the answers ([`crate::answers`])
+//! follow on a stack of their own, with a normal build of the functions.
 
 pub mod build;
 mod cases;
