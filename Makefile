@@ -11,7 +11,7 @@ REQUIREMENTS := tests/stack-requirements.txt
 VENV_STAMP := $(VENV)/.installed-$(shell cksum < $(REQUIREMENTS) | tr ' ' '-')
 CARGO := cargo
 
-.PHONY: help prerequisites venv build fmt lint test demo drill sim cases contracts bench canary reconcile mutants up down status clean-local
+.PHONY: help prerequisites venv build fmt lint test demo drill sim cases schema contracts bench canary reconcile mutants up down status clean-local
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ cases: ## Runs the case files of a folder through the product's own code: DIR=fo
 	@tests/tools/prerequisites
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/cases "$(DIR)"
+
+schema: prerequisites ## Writes events/schema/*.json from the types that read the events.
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/schema
 
 contracts: prerequisites ## Runs the receivers' contracts, status and headers to class (DIR=tests/contracts).
 	@$(CARGO) build --workspace --bins --locked

@@ -17,6 +17,7 @@ pub mod load;
 pub mod mutants;
 pub mod receiver;
 pub mod reconcile;
+pub mod schema;
 pub mod stack;
 pub mod world;
 

@@ -10,6 +10,8 @@
     reason = "a test reports by panicking"
 )]
 
+#[path = "contract/calendars.rs"]
+mod calendars;
 #[path = "contract/capacity.rs"]
 mod capacity;
 #[path = "contract/claims.rs"]
@@ -97,6 +99,7 @@ everywhere! {
         two_writers_of_equal_results_lose_none, a_limit_moves_as_the_core_says, two_bookings_share_no_slot, reach_is_versioned,
         one_of_two_probes_has_the_lease;
     operations: switches_are_moved_one_by_one, operations_are_read_newest_first_page_by_page;
+    calendars: calendars_are_versioned, looks_up_each_calendar_once, the_largest_calendar_fits_into_a_row;
     runs: runs_are_versioned, a_run_with_every_field_round_trips, one_of_two_slices_has_the_lease,
         a_freeze_is_kept_until_it_is_lifted;
     overview: ended_rows_are_read_from_a_deadline_on, a_booking_takes_counts_along_if_it_is_written, the_last_heartbeat_of_each_function_is_kept,

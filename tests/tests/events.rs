@@ -21,8 +21,11 @@ use punctual_core::time::Timestamp;
 use punctual_dispatch::Tick;
 use punctual_flows::input::strict;
 use punctual_inspect::ExplainInput;
+use punctual_inspect::calendar::CalendarQuestion;
 use punctual_operate::input::Action;
-use punctual_schedule::input::{Checked, Reminder};
+use punctual_schedule::check::{Checked, Known};
+use punctual_schedule::input::{Action as Asked, Named, Reminder};
+use punctual_schedule::when::Calendars;
 use punctual_tests::demo;
 use punctual_tests::stack::{FUNCTIONS, root, template};
 use serde_json::value::RawValue;
@@ -58,7 +61,8 @@ fn now() -> Now {
 
 fn file_names() -> BTreeSet<String> {
     let entries = std::fs::read_dir(root().join("events")).expect("the directory");
-    entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect()
+    let files = entries.map(|entry| entry.expect("an entry")).filter(|entry| entry.path().is_file());
+    files.map(|entry| entry.file_name().into_string().expect("UTF-8")).collect()
 }
 
 /// All test events, by name. Any file that is none, and is not known here, fails the test.
@@ -89,8 +93,10 @@ fn refusal(function: &str, event: &RawValue) -> Option<FieldError> {
         "schedule" if event.get().contains("\"canary\"") => punctual_schedule::canary::read(event).err(),
         "inspect" if event.get().contains("\"canary\"") => punctual_inspect::canary::read(event).err(),
         "schedule" => match punctual_schedule::input::read(event) {
-            Ok(reminders) => reminders.into_iter().find_map(Result::err),
-            Err(error) => Some(error),
+            Ok(Asked::Schedule(items) | Asked::Preview(items)) => items.into_iter().find_map(Result::err),
+            Ok(Asked::Reschedule(items)) => items.into_iter().find_map(Result::err),
+            Ok(Asked::Cancel { deliveries, .. } | Asked::Get(deliveries)) => deliveries.into_iter().find_map(Result::err),
+            Err(errors) => Some(errors.into_iter().next().expect("an error")),
         },
         "operate" => punctual_operate::input::read(event).err().map(|errors| errors.into_iter().next().expect("an error")),
         "inspect" if event.get().contains("\"shadow_report\"") => {
@@ -107,6 +113,9 @@ fn refusal(function: &str, event: &RawValue) -> Option<FieldError> {
         },
         "inspect" if event.get().contains("\"list\"") => punctual_inspect::list::read(event).err(),
         "inspect" if event.get().contains("\"operations\"") => punctual_inspect::operations::read(event).err(),
+        "inspect" if event.get().contains("\"action\": \"calendar\"") || event.get().contains("\"action\":\"calendar\"") => {
+            strict::<CalendarQuestion>(event, "").err()
+        }
         "inspect" => punctual_flows::input::action(event, &["explain"])
             .and_then(|_| strict::<ExplainInput>(event, ""))
             .and_then(|input| {
@@ -142,12 +151,34 @@ fn destinations() -> BTreeMap<DestinationId, Destination> {
     of_function("operate").into_iter().filter_map(spec).map(registered).collect()
 }
 
+/// The calendars that the files register.
+fn calendars() -> Calendars {
+    let spec = |event: Event| match punctual_operate::input::read(&event.raw).expect("an input") {
+        Action::PutCalendar(input) => Some((input.calendar_id, input.spec.expect("a calendar").check("calendar"))),
+        _ => None,
+    };
+    let read = |checked: Result<_, Vec<FieldError>>| checked.map_err(|errors| panic!("{errors:?}"));
+    of_function("operate").into_iter().filter_map(spec).map(|(id, checked)| (id, read(checked))).collect()
+}
+
 fn check(reminders: Vec<Result<Reminder, FieldError>>, destinations: &BTreeMap<DestinationId, Destination>) -> Vec<Checked> {
-    let by = Correlation::new("events").expect("a correlation id");
+    let by = &Correlation::new("events").expect("a correlation id");
+    let calendars = &calendars();
+    let known = Known { destinations, calendars, margin: MARGIN, now: now(), by };
     let check = |(i, reminder): (usize, Result<Reminder, FieldError>)| {
-        reminder.expect("a reminder").check(i, destinations, MARGIN, now(), &by).expect("a good reminder")
+        let checked = reminder.expect("a reminder").check(i, &known).expect("a good reminder");
+        assert!(!checked.is_blocked(), "{:?}", checked.due);
+        checked
     };
     reminders.into_iter().enumerate().map(check).collect()
+}
+
+/// The reminders that an event schedules.
+fn scheduled(event: &RawValue) -> Vec<Result<Reminder, FieldError>> {
+    match punctual_schedule::input::read(event).expect("an input") {
+        Asked::Schedule(reminders) => reminders,
+        _ => Vec::new(),
+    }
 }
 
 /// The rows that the files schedule, by id.
@@ -155,12 +186,27 @@ fn rows() -> BTreeMap<DeliveryId, Delivery> {
     let destinations = destinations();
     let mut rows = BTreeMap::new();
     for event in of_function("schedule").into_iter().filter(|event| event.name != "schedule.canary") {
-        for checked in check(punctual_schedule::input::read(&event.raw).expect("an input"), &destinations) {
+        for checked in check(scheduled(&event.raw), &destinations) {
             let twice = rows.insert(checked.row.id.clone(), checked.row);
             assert!(twice.is_none(), "{}: a reminder is in two files", event.name);
         }
     }
     rows
+}
+
+/// The deliveries that an event names.
+fn named(event: &Event) -> Vec<DeliveryId> {
+    let id = |named: Named| named.delivery_id.or_else(|| Some(named.identity?.derive())).expect("a name");
+    match punctual_schedule::input::read(&event.raw).expect("an input") {
+        Asked::Schedule(_) | Asked::Preview(_) => Vec::new(),
+        Asked::Reschedule(items) => {
+            let named = |one: punctual_schedule::input::Move| Named { delivery_id: one.delivery_id, identity: one.identity };
+            items.into_iter().map(|one| id(named(one.expect("an item")))).collect()
+        }
+        Asked::Cancel { deliveries, .. } | Asked::Get(deliveries) => {
+            deliveries.into_iter().map(|one| id(one.expect("an item"))).collect()
+        }
+    }
 }
 
 fn records(event: &Event) -> Vec<Result<Message, Reason>> {
@@ -204,11 +250,12 @@ fn destinations_are_good_and_reminders_can_be_stored() {
 #[test]
 fn events_name_what_other_events_make() {
     let (rows, destinations) = (rows(), destinations());
-    let one = check(punctual_schedule::input::read(&events()["schedule.one"].raw).expect("an input"), &destinations);
+    let one = check(scheduled(&events()["schedule.one"].raw), &destinations);
     let one = &one[0].row.id;
     for event in of_function("operate") {
         match punctual_operate::input::read(&event.raw).expect("an input") {
-            Action::PutDestination(_) => {}
+            Action::PutDestination(_) | Action::PutCalendar(_) => {}
+            Action::ImportHolidays(input) => assert_eq!(input.calendar_id.as_str(), "uk", "{}", event.name),
             Action::Pause(input) | Action::Resume(input) | Action::Promote(input) => {
                 assert!(destinations.contains_key(&input.destination_id), "{}", event.name);
             }
@@ -230,6 +277,9 @@ fn events_name_what_other_events_make() {
         assert!(selection.destination_ids.iter().flatten().all(|id| destinations.contains_key(id)), "{}", event.name);
     }
     assert_eq!(actions, punctual_redrive::input::ACTIONS.map(str::to_owned).into(), "every action has an event");
+    for event in of_function("schedule") {
+        assert!(named(&event).iter().all(|id| rows.contains_key(id)), "{} names what no file schedules", event.name);
+    }
     let capacity = punctual_inspect::capacity::read(&events()["inspect.capacity"].raw).expect("an input");
     assert!(destinations.contains_key(&capacity.destination_id.expect("one")));
     let explain = |name: &str| strict::<ExplainInput>(&events()[name].raw, "").expect("an input");
@@ -257,7 +307,7 @@ fn a_canary_is_asked_for_by_its_run() {
 #[test]
 fn a_migrated_reminder_keeps_what_it_had() {
     let destinations = destinations();
-    let migrated = check(punctual_schedule::input::read(&events()["schedule.migrated"].raw).expect("an input"), &destinations);
+    let migrated = check(scheduled(&events()["schedule.migrated"].raw), &destinations);
     assert!(migrated.iter().all(|checked| !checked.row.id.is_derived()));
     assert!(migrated.iter().all(|checked| checked.row.idempotency_key != IdempotencyKey::from(&checked.row.id)));
 }
@@ -381,7 +431,7 @@ fn the_demo_has_reminders_for_each_of_its_destinations() {
         registered.insert(spec.id.clone(), Destination { spec, version: 1, paused: None, changed });
     }
     let event = raw(serde_json::json!({"action": "schedule", "reminders": reminders}).to_string());
-    let checked = check(punctual_schedule::input::read(&event).expect("an input"), &registered);
+    let checked = check(scheduled(&event), &registered);
     let ids: BTreeSet<&DeliveryId> = checked.iter().map(|checked| &checked.row.id).collect();
     assert_eq!(ids.len(), reminders.len(), "two lines are one reminder");
 }
@@ -411,8 +461,9 @@ fn the_readme_names_what_exists() {
         known.extend(event.value()["action"].as_str().map(str::to_owned));
     }
     known.extend(destinations().into_keys().map(|id| id.to_string()));
+    known.extend(calendars().into_keys().map(|id| id.to_string()));
     // What is not in a file: the pattern of names, commands, the reserved prefix, a secret's path, an error's code.
-    let others = ["{function}.{case}.json", "make up", "make demo", "dlv_", "punctual/prod/…", "in_the_past"];
+    let others = ["{function}.{case}.json", "make up", "make demo", "schema/", "dlv_", "punctual/prod/…", "in_the_past"];
     for word in readme.split('`').skip(1).step_by(2) {
         let exists = known.contains(word)
             || files.contains(word)

@@ -39,6 +39,8 @@ mod messages;
 mod monitor;
 #[path = "flows/permissions.rs"]
 mod permissions;
+#[path = "flows/producer.rs"]
+mod producer;
 #[path = "flows/races.rs"]
 mod races;
 #[path = "flows/redrive.rs"]

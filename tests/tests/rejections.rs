@@ -10,12 +10,13 @@ use std::time::Duration;
 use aws_lambda_events::event::sqs::SqsEvent;
 use punctual_adapters::memory::{MemoryControl, MemoryLedger, MemoryQueue};
 use punctual_core::breaker::Reach;
+use punctual_core::calendar::StoredCalendar;
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane};
 use punctual_core::destination::{Change, Destination, Pause};
 use punctual_core::figures::Heartbeat;
-use punctual_core::id::{Correlation, DestinationId, RunId};
+use punctual_core::id::{Correlation, DestinationId, RunId, CalendarId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::outcome::CallResult;
 use punctual_core::ports::{
@@ -147,6 +148,18 @@ impl Control for Shared {
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
         self.meddle(&self.before_puts).await?;
         self.table.put_destination(destination, expected).await
+    }
+
+    async fn calendars(&self) -> Result<Vec<StoredCalendar>, PortError> {
+        self.table.calendars().await
+    }
+
+    async fn lookup_calendars(&self, ids: &[CalendarId]) -> Result<Vec<StoredCalendar>, PortError> {
+        self.table.lookup_calendars(ids).await
+    }
+
+    async fn put_calendar(&self, calendar: &StoredCalendar, expected: u64) -> Result<Stored, PortError> {
+        self.table.put_calendar(calendar, expected).await
     }
 
     async fn run(&self, id: &RunId) -> Result<Option<Run>, PortError> {

@@ -1,6 +1,11 @@
 //! I send the same reminders again and again: schedule over the in-memory ports, at instants of my choice.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
 
+#[path = "schedule/moves.rs"]
+mod moves;
+#[path = "schedule/rules.rs"]
+mod rules;
+
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -67,8 +72,12 @@ impl World {
     }
 
     async fn at(&self, now: &str, reminders: &[Value]) -> Response {
+        self.send(now, &json!({"action": "schedule", "reminders": reminders})).await
+    }
+
+    async fn send(&self, now: &str, event: &Value) -> Response {
         *self.time.0.lock().unwrap() = now.parse().unwrap();
-        let event = json!({"action": "schedule", "reminders": reminders}).to_string();
+        let event = event.to_string();
         let schedule = Schedule {
             ledger: &self.ledger,
             control: &self.control,

@@ -1,5 +1,6 @@
 //! I am inspect: I answer questions from the ledger, and I change nothing but the receive counts of dead letters that I show.
 
+pub mod calendar;
 pub mod canary;
 pub mod capacity;
 mod capacity_text;
@@ -24,6 +25,7 @@ use punctual_flows::input::{action, strict};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::calendar::Calendars;
 use crate::capacity::CapacityReport;
 pub use crate::explain::{ExplainInput, Identity};
 use crate::letters::LettersView;
@@ -61,6 +63,9 @@ pub struct Response {
     /// Sent with the same question, it goes on where this answer ends; none if that was all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// Business calendars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calendars: Option<Calendars>,
     /// What is wrong with the question.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
@@ -87,6 +92,7 @@ impl Response {
             list: None,
             operations: Vec::new(),
             cursor: None,
+            calendars: None,
             errors: Vec::new(),
         }
     }
@@ -115,13 +121,14 @@ impl<L: Ledger, C: Control + Limits + Operations, D: Letters, T: Time> Inspect<'
     /// # Errors
     /// [`FlowError`] if the ledger or the database's time cannot be had.
     pub async fn handle(&self, event: &RawValue) -> Result<Response, FlowError> {
-        match action(event, &["explain", "shadow_report", "capacity", "dead_letters", "canary", "list", "operations"]) {
+        match action(event, &["explain", "shadow_report", "capacity", "dead_letters", "canary", "list", "operations", "calendar"]) {
             Ok("shadow_report") => self.shadow_report(event).await,
             Ok("capacity") => self.capacity(event).await,
             Ok("dead_letters") => self.dead_letters(event).await,
             Ok("canary") => self.canary(event).await,
             Ok("list") => self.list(event).await,
             Ok("operations") => self.operations(event).await,
+            Ok("calendar") => self.calendar(event).await,
             Ok(_) => match strict::<ExplainInput>(event, "") {
                 Ok(input) => self.explain(input).await,
                 Err(error) => Ok(Response::refused(error)),

@@ -1,7 +1,8 @@
 //! I read what an operator sends: strict, and never without who, why and evidence.
 
+use punctual_core::calendar::CalendarInput;
 use punctual_core::destination::{FieldError, Spec};
-use punctual_core::id::{DeliveryId, DestinationId};
+use punctual_core::id::{DeliveryId, DestinationId, CalendarId};
 use punctual_core::settings::RetryMode;
 use punctual_core::time::Timestamp;
 use punctual_flows::input::{action, strict};
@@ -31,6 +32,62 @@ pub struct PutDestination {
     /// The destination, read.
     #[serde(skip)]
     pub spec: Option<Spec>,
+}
+
+/// The `put_calendar` action.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PutCalendar {
+    /// Always `put_calendar`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["put_calendar"])))]
+    pub action: String,
+    /// Who; 1 to 64 characters.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 64)))]
+    pub by: String,
+    /// Why; 1 to 256 characters.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
+    pub why: String,
+    /// What that rests on, a ticket or the publication for example; 1 to 256 characters.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
+    pub evidence: String,
+    /// Its name.
+    pub calendar_id: CalendarId,
+    /// The whole calendar; it replaces the stored one.
+    #[cfg_attr(feature = "schema", schemars(with = "CalendarInput"))]
+    pub calendar: Box<RawValue>,
+    /// Only if this is the stored version; 0 for a new one. Without it the newest version is replaced.
+    #[serde(default)]
+    pub expected_version: Option<u64>,
+    /// The calendar, read.
+    #[serde(skip)]
+    pub spec: Option<CalendarInput>,
+}
+
+/// The `import_holidays` action.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ImportHolidays {
+    /// Always `import_holidays`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["import_holidays"])))]
+    pub action: String,
+    /// Who; 1 to 64 characters.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 64)))]
+    pub by: String,
+    /// Why; 1 to 256 characters.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
+    pub why: String,
+    /// What that rests on, a ticket or the publication for example; 1 to 256 characters.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
+    pub evidence: String,
+    /// Which calendar; it must be registered.
+    pub calendar_id: CalendarId,
+    /// The text of a plain iCalendar file; at most 1 MiB. Its all-day events become holidays; none is taken away.
+    pub ics: String,
+    /// Only if this is the stored version.
+    #[serde(default)]
+    pub expected_version: Option<u64>,
 }
 
 /// The `pause`, `resume` and `promote` actions.
@@ -121,6 +178,10 @@ pub struct OnStage {
 pub enum Action {
     /// Register or replace a destination.
     PutDestination(Box<PutDestination>),
+    /// Register or replace a calendar.
+    PutCalendar(Box<PutCalendar>),
+    /// Add holidays to a calendar.
+    ImportHolidays(ImportHolidays),
     /// Pause a destination.
     Pause(OnDestination),
     /// Resume a destination.
@@ -146,8 +207,10 @@ pub enum Action {
 }
 
 /// Every action by its word.
-pub const ACTIONS: [&str; 12] = [
+pub const ACTIONS: [&str; 14] = [
     "put_destination",
+    "put_calendar",
+    "import_holidays",
     "pause",
     "resume",
     "promote",
@@ -196,6 +259,8 @@ impl Action {
                 let id = input.spec.as_ref().map_or_else(String::new, |spec| spec.id.to_string());
                 signed!(input, format!("destination {id}"))
             }
+            Self::PutCalendar(input) => signed!(input, format!("calendar {}", input.calendar_id)),
+            Self::ImportHolidays(input) => signed!(input, format!("calendar {}", input.calendar_id)),
             Self::Pause(input) | Self::Resume(input) | Self::Promote(input) => {
                 signed!(input, format!("destination {}", input.destination_id))
             }
@@ -221,6 +286,17 @@ pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
             signed(&input.by, &input.why, &input.evidence)?;
             input.spec = Some(strict(&input.destination, "destination").map_err(one)?);
             Ok(Action::PutDestination(Box::new(input)))
+        }
+        "put_calendar" => {
+            let mut input: PutCalendar = strict(event, "").map_err(one)?;
+            signed(&input.by, &input.why, &input.evidence)?;
+            input.spec = Some(strict(&input.calendar, "calendar").map_err(one)?);
+            Ok(Action::PutCalendar(Box::new(input)))
+        }
+        "import_holidays" => {
+            let input: ImportHolidays = strict(event, "").map_err(one)?;
+            signed(&input.by, &input.why, &input.evidence)?;
+            Ok(Action::ImportHolidays(input))
         }
         name @ ("pause" | "resume" | "promote") => {
             let input: OnDestination = strict(event, "").map_err(one)?;

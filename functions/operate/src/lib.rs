@@ -1,9 +1,10 @@
 //! I am operate: the operator's writes. Each says who, why and on what evidence, is recorded, and tells what it did and what
 //! it did not.
 //!
-//! Destinations: `put_destination`, `pause`, `resume`, `promote`. Deliveries: `hold`, `release`, `cancel`, `requeue`,
-//! `release_lease`. The stage: `retry_mode`, `pause_dispatch`, `resume_dispatch`.
+//! Destinations: `put_destination`, `pause`, `resume`, `promote`. Calendars: `put_calendar`,
+//! `import_holidays`. Deliveries: `hold`, `release`, `cancel`, `requeue`, `release_lease`. The stage: `retry_mode`, `pause_dispatch`, `resume_dispatch`.
 
+pub mod calendar;
 pub mod cancel;
 pub mod delivery;
 pub mod destination;
@@ -20,6 +21,7 @@ use punctual_core::id::Correlation;
 use punctual_core::ports::{Control, Ledger, Operations, Ticks, Time};
 use punctual_core::time::Timestamp;
 use punctual_flows::FlowError;
+pub use punctual_flows::recall::InFlight;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -44,18 +46,12 @@ pub struct Response {
     /// What a cancel that was refused for it has to wait for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<InFlight>,
+    /// Line by line: what was read of a file, what was ignored and why, and what it changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub report: Vec<String>,
     /// What is wrong with the input.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
-}
-
-/// An attempt that may be under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct InFlight {
-    /// Its number, from 1.
-    pub attempt: u32,
-    /// The end of its lease: by then it has ended, or can be closed as unknown.
-    pub lease_until: Option<Timestamp>,
 }
 
 impl Response {
@@ -65,7 +61,8 @@ impl Response {
 
     pub(crate) fn refused(errors: Vec<FieldError>) -> Self {
         let did = "nothing".into();
-        Self { ok: false, did, did_not: String::new(), version: None, may_have_been_delivered: false, in_flight: None, errors }
+        let (did_not, report) = (String::new(), Vec::new());
+        Self { ok: false, did, did_not, version: None, may_have_been_delivered: false, in_flight: None, report, errors }
     }
 
     pub(crate) fn wrong(code: &'static str, field: &str, message: impl Into<String>) -> Self {
@@ -118,6 +115,8 @@ impl<L: Ledger, C: Control + Operations, K: Ticks, T: Time> Operate<'_, L, C, K,
     async fn act(&self, action: Action) -> Result<Response, FlowError> {
         match action {
             Action::PutDestination(input) => self.put_destination(*input).await,
+            Action::PutCalendar(input) => self.put_calendar(*input).await,
+            Action::ImportHolidays(input) => self.import_holidays(input).await,
             Action::Pause(input) => self.pause(input).await,
             Action::Resume(input) => self.resume(input).await,
             Action::Promote(input) => self.promote(input).await,

@@ -41,6 +41,7 @@ impl<L, C: Control + Operations, K, T: Time> Operate<'_, L, C, K, T> {
 pub(crate) fn did_not(action: &str) -> &'static str {
     match action {
         "put_destination" => "no row, message or call that is on its way was changed",
+        "put_calendar" | "import_holidays" => "no reminder that is stored was moved: reschedule moves it",
         "pause" => "no call in flight was stopped, no row was moved, and deadlines go on",
         "resume" => "nothing was claimed or called by this, and what is dead or expired stays so",
         "promote" => "no row was changed: what was shadowed stays so; the destination is still paused",

@@ -1,53 +1,107 @@
-//! I read and check what the application sends: strict, every error with a code, its field's path and what is right.
+//! I am what the application sends, as it is written: strict, and read item by item, so that one bad item leaves the others
+//! alone.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use punctual_core::clock::Now;
-use punctual_core::delivery::{Delivery, MAX_BODY_BYTES, NewDelivery, Payload};
-use punctual_core::destination::{Destination, FieldError};
-use punctual_core::id::{
-    Content, Correlation, DERIVED_PREFIX, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Reference,
-};
-use punctual_core::retry::last_safe_start;
+use punctual_core::calendar::due::DueInput;
+use punctual_core::destination::FieldError;
+use punctual_core::id::{DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Reference};
 use punctual_core::time::Timestamp;
 use punctual_flows::input::{action, strict};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::MAX_BATCH;
+use crate::canary::{self, CanaryInput};
 
-/// The `schedule` action.
+/// The `schedule` and `preview` actions.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleInput {
-    /// Always `schedule`.
+    /// `schedule` stores; `preview` says what `schedule` would do, and changes nothing.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["schedule", "preview"])))]
     pub action: String,
     /// 1 to 1,000 reminders; each is answered on its own.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<Reminder>", length(min = 1, max = 1000)))]
     pub reminders: Vec<Box<RawValue>>,
 }
 
-/// One reminder.
+/// The `reschedule` action.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RescheduleInput {
+    /// Always `reschedule`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["reschedule"])))]
+    pub action: String,
+    /// 1 to 1,000 deliveries, each once, with their new instants; each is answered on its own.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<Move>", length(min = 1, max = 1000)))]
+    pub deliveries: Vec<Box<RawValue>>,
+}
+
+/// The `cancel` action.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CancelInput {
+    /// Always `cancel`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["cancel"])))]
+    pub action: String,
+    /// Who takes them back; 1 to 64 characters. It stays on the rows.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 64)))]
+    pub by: String,
+    /// Why; 1 to 256 characters. It stays on the rows.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
+    pub why: String,
+    /// 1 to 1,000 deliveries, each once; each is answered on its own.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<Named>", length(min = 1, max = 1000)))]
+    pub deliveries: Vec<Box<RawValue>>,
+}
+
+/// The `get` action.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct GetInput {
+    /// Always `get`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["get"])))]
+    pub action: String,
+    /// 1 to 1,000 deliveries, each once; each is answered on its own.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<Named>", length(min = 1, max = 1000)))]
+    pub deliveries: Vec<Box<RawValue>>,
+}
+
+/// One reminder. It is due either at given instants or by a rule.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Reminder {
     /// Whose product; 1 to 32 bytes.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 32)))]
     pub tenant: String,
     /// Who is reminded; 1 to 64 bytes.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 64)))]
     pub subscriber: String,
     /// Which period of the contract; 1 to 32 bytes.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 32)))]
     pub renewal_period: String,
     /// Which of the period's reminders; 1 to 32 bytes.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 32)))]
     pub reminder_kind: String,
     /// A registered destination.
     pub destination_id: DestinationId,
     /// What the auditor asks by.
     pub reference: Reference,
-    /// Not called before this instant; RFC 3339 with an offset.
-    pub deliver_after: Timestamp,
-    /// The deadline; RFC 3339 with an offset.
-    pub deliver_by: Timestamp,
+    /// Not called before this instant; RFC 3339 with an offset. Without it there is a rule.
+    #[serde(default)]
+    pub deliver_after: Option<Timestamp>,
+    /// The deadline; RFC 3339 with an offset. Without it the rule has one.
+    #[serde(default)]
+    pub deliver_by: Option<Timestamp>,
+    /// When it is due, by a business calendar.
+    #[serde(default)]
+    pub rule: Option<DueInput>,
     /// The request's body: any JSON value; its exact text is sent; at most 256 KiB.
+    #[cfg_attr(feature = "schema", schemars(with = "serde_json::Value"))]
     pub payload: Box<RawValue>,
     /// For a reminder that another system already knows.
     #[serde(default)]
@@ -56,6 +110,7 @@ pub struct Reminder {
 
 /// The identity that a migrated reminder keeps.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Migrated {
     /// Its id; must not start with `dlv_`.
@@ -65,148 +120,138 @@ pub struct Migrated {
     pub idempotency_key: Option<IdempotencyKey>,
 }
 
-/// A reminder that may be stored.
-#[derive(Debug)]
-pub struct Checked {
-    /// Its row, as new.
-    pub row: Delivery,
-    /// What it sends.
-    pub payload: Payload,
-    /// Its deadline can no longer be met: only a reminder that was stored before is answered, none is stored.
-    pub late: Option<FieldError>,
+/// What a reminder is; its id is derived from it.
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// Whose product.
+    pub tenant: String,
+    /// Who is reminded.
+    pub subscriber: String,
+    /// Which period of the contract.
+    pub renewal_period: String,
+    /// Which of the period's reminders.
+    pub reminder_kind: String,
 }
 
-/// Reads an event into reminders, each good or not.
+/// A delivery that is named: by exactly one of the two.
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Named {
+    /// By its id.
+    #[serde(default)]
+    pub delivery_id: Option<DeliveryId>,
+    /// By what the reminder is; leads to a migrated one too.
+    #[serde(default)]
+    pub identity: Option<Identity>,
+}
+
+/// A delivery and its new instants: given, or by a rule.
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Move {
+    /// By its id.
+    #[serde(default)]
+    pub delivery_id: Option<DeliveryId>,
+    /// By what the reminder is; leads to a migrated one too.
+    #[serde(default)]
+    pub identity: Option<Identity>,
+    /// Not called before this instant; RFC 3339 with an offset. Without it there is a rule.
+    #[serde(default)]
+    pub deliver_after: Option<Timestamp>,
+    /// The deadline; RFC 3339 with an offset. Without it the rule has one.
+    #[serde(default)]
+    pub deliver_by: Option<Timestamp>,
+    /// When it is due, by a business calendar.
+    #[serde(default)]
+    pub rule: Option<DueInput>,
+}
+
+/// Items, each good or not.
+pub type Items<T> = Vec<Result<T, FieldError>>;
+
+/// What is asked for.
+#[derive(Debug)]
+pub enum Action {
+    /// Store reminders.
+    Schedule(Items<Reminder>),
+    /// Say what storing them would do.
+    Preview(Items<Reminder>),
+    /// Move deliveries to other instants.
+    Reschedule(Items<Move>),
+    /// Take deliveries back.
+    Cancel {
+        /// Who.
+        by: String,
+        /// Why.
+        why: String,
+        /// Which.
+        deliveries: Items<Named>,
+    },
+    /// Say where deliveries stand.
+    Get(Items<Named>),
+    /// Send a canary.
+    Canary(CanaryInput),
+}
+
+/// Reads an event.
 ///
 /// # Errors
-/// [`FieldError`] if the event as a whole is none of ours.
-pub fn read(event: &RawValue) -> Result<Vec<Result<Reminder, FieldError>>, FieldError> {
-    action(event, &["schedule"])?;
-    let input: ScheduleInput = strict(event, "")?;
-    if input.reminders.is_empty() || input.reminders.len() > MAX_BATCH {
-        let message = format!("1 to {MAX_BATCH} reminders; got {}", input.reminders.len());
-        return Err(FieldError::new("out_of_bounds", "reminders", message));
+/// Every [`FieldError`] of the event as a whole.
+pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
+    let one = |error| vec![error];
+    let name = action(event, &["schedule", "preview", "reschedule", "cancel", "get", "canary"]).map_err(one)?;
+    match name {
+        "schedule" | "preview" => {
+            let input: ScheduleInput = strict(event, "").map_err(one)?;
+            let reminders = items(&input.reminders, "reminders").map_err(one)?;
+            Ok(if name == "preview" { Action::Preview(reminders) } else { Action::Schedule(reminders) })
+        }
+        "reschedule" => {
+            let input: RescheduleInput = strict(event, "").map_err(one)?;
+            Ok(Action::Reschedule(items(&input.deliveries, "deliveries").map_err(one)?))
+        }
+        "cancel" => {
+            let CancelInput { by, why, deliveries, .. } = strict(event, "").map_err(one)?;
+            let mut errors = Vec::new();
+            for (field, value, max) in [("by", &by, 64), ("why", &why, 256)] {
+                if value.trim().is_empty() || value.chars().count() > max {
+                    errors.push(FieldError::new("out_of_bounds", field, format!("1 to {max} characters")));
+                }
+            }
+            let deliveries = match items(&deliveries, "deliveries") {
+                Ok(deliveries) if errors.is_empty() => deliveries,
+                Ok(_) => return Err(errors),
+                Err(error) => {
+                    errors.push(error);
+                    return Err(errors);
+                }
+            };
+            Ok(Action::Cancel { by, why, deliveries })
+        }
+        "canary" => canary::read(event).map(Action::Canary).map_err(one),
+        _ => {
+            let input: GetInput = strict(event, "").map_err(one)?;
+            Ok(Action::Get(items(&input.deliveries, "deliveries").map_err(one)?))
+        }
     }
-    Ok(input.reminders.iter().enumerate().map(|(i, raw)| strict(raw, &format!("reminders[{i}]"))).collect())
 }
 
-impl Reminder {
-    /// Checks what the form alone can't say, and makes the row.
-    ///
-    /// # Errors
-    /// Every [`FieldError`] of this reminder.
-    pub fn check(
-        self,
-        index: usize,
-        destinations: &BTreeMap<DestinationId, Destination>,
-        margin: Duration,
-        now: Now,
-        by: &Correlation,
-    ) -> Result<Checked, Vec<FieldError>> {
-        let mut errors = Vec::new();
-        let mut wrong = |code, field: &str, message: String| {
-            errors.push(FieldError::new(code, format!("reminders[{index}].{field}"), message));
-        };
-        for (field, value, max) in [
-            ("tenant", &self.tenant, 32),
-            ("subscriber", &self.subscriber, 64),
-            ("renewal_period", &self.renewal_period, 32),
-            ("reminder_kind", &self.reminder_kind, 32),
-        ] {
-            if value.is_empty() || value.len() > max {
-                wrong("out_of_bounds", field, format!("1 to {max} bytes; got {}", value.len()));
-            }
-        }
-        let margin = match destinations.get(&self.destination_id) {
-            Some(destination) => destination.margin(margin),
-            None => {
-                wrong("unknown_destination", "destination_id", "a destination that operate has registered".into());
-                margin
-            }
-        };
-        if self.payload.get().len() > MAX_BODY_BYTES {
-            wrong("too_large", "payload", format!("at most {MAX_BODY_BYTES} bytes; got {}", self.payload.get().len()));
-        }
-        let last = last_safe_start(self.deliver_by, margin);
-        if self.deliver_by <= self.deliver_after {
-            wrong("not_after", "deliver_by", format!("later than deliver_after {}", self.deliver_after));
-        } else if last < self.deliver_after {
-            wrong(
-                "too_narrow",
-                "deliver_by",
-                format!("at least {} s after deliver_after {}", margin.as_secs(), self.deliver_after),
-            );
-        }
-        let late = now.may_have_reached(last).then(|| {
-            let message = format!("more than {} s after now; it is {}", margin.as_secs(), now.hi);
-            FieldError::new("in_the_past", format!("reminders[{index}].deliver_by"), message)
-        });
-        if self.migrated.as_ref().is_some_and(|m| m.delivery_id.is_derived()) {
-            wrong("reserved", "migrated.delivery_id", format!("an id that does not start with {DERIVED_PREFIX}"));
-        }
-        let own = self.parts();
-        let key = self.migrated.as_ref().and_then(|m| m.idempotency_key.as_ref());
-        if key.is_some_and(|key| key.as_str().starts_with(DERIVED_PREFIX) && key.as_str() != DeliveryId::derive(&own).as_str()) {
-            wrong(
-                "reserved",
-                "migrated.idempotency_key",
-                format!("a key that does not start with {DERIVED_PREFIX}: it is another delivery's"),
-            );
-        }
-        if errors.is_empty() {
-            return Ok(Checked { late, ..self.row(destinations, now, by) });
-        }
-        errors.extend(late.filter(|late| errors.iter().all(|e| e.field != late.field)));
-        Err(errors)
+fn items<T: serde::de::DeserializeOwned>(raw: &[Box<RawValue>], field: &str) -> Result<Items<T>, FieldError> {
+    if raw.is_empty() || raw.len() > MAX_BATCH {
+        return Err(FieldError::new("out_of_bounds", field, format!("1 to {MAX_BATCH} {field}; got {}", raw.len())));
     }
+    Ok(raw.iter().enumerate().map(|(i, item)| strict(item, &format!("{field}[{i}]"))).collect())
+}
 
-    fn parts(&self) -> IdentityParts {
-        IdentityParts {
-            tenant: self.tenant.clone(),
-            subscriber: self.subscriber.clone(),
-            renewal_period: self.renewal_period.clone(),
-            reminder_kind: self.reminder_kind.clone(),
-        }
-    }
-
-    fn row(self, destinations: &BTreeMap<DestinationId, Destination>, now: Now, by: &Correlation) -> Checked {
-        let parts = self.parts();
-        let (id, key) = match self.migrated {
-            Some(migrated) => {
-                let key = migrated.idempotency_key.unwrap_or_else(|| IdempotencyKey::from(&migrated.delivery_id));
-                (migrated.delivery_id, key)
-            }
-            None => {
-                let id = DeliveryId::derive(&parts);
-                let key = IdempotencyKey::from(&id);
-                (id, key)
-            }
-        };
-        let body = self.payload.get().as_bytes().to_vec();
-        let (after, by_text) = (self.deliver_after.to_string(), self.deliver_by.to_string());
-        let content = Content::of(&[
-            &body,
-            self.destination_id.as_str().as_bytes(),
-            self.reference.as_str().as_bytes(),
-            after.as_bytes(),
-            by_text.as_bytes(),
-        ]);
-        let shards = destinations.get(&self.destination_id).map_or(1, |d| d.spec.shards);
-        let row = Delivery::new(
-            NewDelivery {
-                idempotency_key: key,
-                reference: self.reference,
-                destination: self.destination_id,
-                shard: id.shard(shards),
-                content,
-                deliver_after: self.deliver_after,
-                deliver_by: self.deliver_by,
-                id,
-            },
-            now.lo,
-            by.clone(),
-        );
-        let payload = Payload { body, parts, deliver_after: row.deliver_after, deliver_by: row.deliver_by };
-        Checked { row, payload, late: None }
+impl Identity {
+    /// The id of the reminder that it describes.
+    #[must_use]
+    pub fn derive(self) -> DeliveryId {
+        let Self { tenant, subscriber, renewal_period, reminder_kind } = self;
+        DeliveryId::derive(&IdentityParts { tenant, subscriber, renewal_period, reminder_kind })
     }
 }

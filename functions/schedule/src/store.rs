@@ -1,36 +1,55 @@
 //! I store one checked reminder, or say why it is there already.
 
-use punctual_core::delivery::Delivery;
+use punctual_core::delivery::{Delivery, Payload};
 use punctual_core::ports::{Created, Ledger, PortError};
 
-use crate::input::Checked;
+use crate::check::{Checked, content};
 use crate::result::ItemResult;
+use crate::when::When;
 
 /// Stores a reminder. The same content again is the stored row, unchanged; other content is a conflict that names the
-/// fields.
+/// fields. One that can't be stored now is answered all the same if it was stored before.
 ///
 /// # Errors
 /// [`PortError`] if the ledger cannot say: the same call may be made again.
 pub async fn store<L: Ledger>(ledger: &L, checked: &Checked) -> Result<ItemResult, PortError> {
-    let created = match &checked.late {
-        None => ledger.create(&checked.row, &checked.payload).await?,
-        // Too late for a new one; the same file may be sent again all the same, and changes nothing.
-        Some(late) => match ledger.read_one(&checked.row.id).await? {
-            Some(row) => Created::Exists(Box::new(row)),
-            None => return Ok(ItemResult::invalid(vec![late.clone()])),
-        },
-    };
-    match created {
-        Created::New => Ok(ItemResult::created(checked.row.clone())),
-        Created::Taken(id) => Ok(ItemResult::taken(&id)),
-        Created::Exists(row) if row.content == checked.row.content && row.idempotency_key == checked.row.idempotency_key => {
-            Ok(ItemResult::unchanged(*row))
-        }
-        Created::Exists(row) => {
-            let fields = differences(ledger, &row, checked).await?;
-            Ok(ItemResult::conflict(*row, fields))
-        }
+    if checked.is_blocked() {
+        return match ledger.read_one(&checked.row.id).await? {
+            Some(row) => compared(ledger, row, checked).await,
+            None => Ok(blocked(checked)),
+        };
     }
+    match ledger.create(&checked.row, &checked.payload).await? {
+        Created::New => Ok(ItemResult::created(checked.row.clone()).with_steps(&checked.due)),
+        Created::Taken(id) => Ok(ItemResult::taken(&id)),
+        Created::Exists(row) => compared(ledger, *row, checked).await,
+    }
+}
+
+/// Says what storing it would do, and changes nothing. A key that a migrated reminder shares with another delivery is
+/// found by storing only.
+///
+/// # Errors
+/// [`PortError`] if the ledger cannot say.
+pub async fn preview<L: Ledger>(ledger: &L, checked: &Checked) -> Result<ItemResult, PortError> {
+    match ledger.read_one(&checked.row.id).await? {
+        Some(row) => compared(ledger, row, checked).await,
+        None if checked.is_blocked() => Ok(blocked(checked)),
+        None => Ok(ItemResult::would_create(&checked.row).with_steps(&checked.due)),
+    }
+}
+
+fn blocked(checked: &Checked) -> ItemResult {
+    ItemResult::invalid(checked.due.blocked.clone()).with_steps(&checked.due)
+}
+
+/// The reminder beside the stored row.
+async fn compared<L: Ledger>(ledger: &L, row: Delivery, checked: &Checked) -> Result<ItemResult, PortError> {
+    if row.content == checked.row.content && row.idempotency_key == checked.row.idempotency_key {
+        return Ok(ItemResult::unchanged(row).beside(&checked.due));
+    }
+    let fields = differences(ledger, &row, checked).await?;
+    Ok(ItemResult::conflict(row, fields))
 }
 
 /// The fields in which the stored reminder differs, as it was first asked for.
@@ -50,11 +69,9 @@ async fn differences<L: Ledger>(ledger: &L, row: &Delivery, checked: &Checked) -
     }
     match ledger.payload(&row.id, &row.content).await? {
         Some(stored) => {
-            if stored.deliver_after != checked.payload.deliver_after {
-                fields.push("deliver_after");
-            }
-            if stored.deliver_by != checked.payload.deliver_by {
-                fields.push("deliver_by");
+            // Whether the stored one had this rule, another or none, only the hash knows.
+            if content(&stored.body, &row.destination, &row.reference, &checked.when) != row.content {
+                fields.extend(when_differs(&stored, checked));
             }
             if stored.body != checked.payload.body {
                 fields.push("payload");
@@ -64,4 +81,14 @@ async fn differences<L: Ledger>(ledger: &L, row: &Delivery, checked: &Checked) -
         None => fields.push("payload"),
     }
     Ok(fields)
+}
+
+/// Which of the fields that say when it is due differ, if any does.
+fn when_differs(stored: &Payload, checked: &Checked) -> Vec<&'static str> {
+    let Some(now) = checked.due.instants.filter(|_| !matches!(checked.when, When::Rule(..))) else { return vec!["rule"] };
+    let after = (stored.deliver_after != now.deliver_after).then_some("deliver_after");
+    let by = (stored.deliver_by != now.deliver_by).then_some("deliver_by");
+    let given: Vec<&'static str> = after.into_iter().chain(by).collect();
+    // The same instants, but stored by a rule.
+    if given.is_empty() { vec!["rule"] } else { given }
 }

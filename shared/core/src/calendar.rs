@@ -32,12 +32,14 @@ mod input;
 pub mod notice;
 mod search;
 pub mod step;
+mod stored;
 mod zone;
 
 pub use check::{LONGEST_NAME, MOST_BYTES, MOST_HOLIDAYS, MOST_OPENINGS};
 pub use hours::{Interval, MOST_INTERVALS};
 pub use input::{Added, CalendarInput, HolidayInput, HoursInput, Intervals, OpeningInput};
 pub use search::{MOST_DAYS_AHEAD, MOST_DAYS_BACK, NoneAhead, TooFew};
+pub use stored::StoredCalendar;
 pub use zone::{Clock, Placed, UtcOffset, zone_data};
 
 /// A validated calendar.

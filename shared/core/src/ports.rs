@@ -9,12 +9,13 @@ use std::time::Duration;
 use crate::acquire::Acquire;
 use crate::admission::Candidate;
 use crate::breaker::Reach;
+use crate::calendar::StoredCalendar;
 use crate::clock::{ClockError, Now};
 use crate::dead_letter::DeadLetter;
 use crate::delivery::{Delivery, Lane, Payload};
 use crate::destination::{Change, Destination};
 use crate::figures::{Calls, Depth, Heartbeat};
-use crate::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Reference, RunId};
+use crate::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Reference, RunId, CalendarId};
 use crate::limiter;
 use crate::message::Message;
 use crate::operation::{Operation, OperationPage, OperationPlace};
@@ -333,7 +334,7 @@ pub struct ShadowPage {
     pub next: Option<ShadowPlace>,
 }
 
-/// The control table: destinations, switches, places in lanes, the shadow sink.
+/// The control table: destinations, calendars, switches, places in lanes, the shadow sink.
 pub trait Control: Send + Sync {
     /// Every destination.
     fn destinations(&self) -> impl Future<Output = Result<Vec<Destination>, PortError>> + Send;
@@ -374,6 +375,13 @@ pub trait Control: Send + Sync {
     /// Writes a destination if its stored version is `expected` (0: it must not exist).
     fn put_destination(&self, destination: &Destination, expected: u64)
     -> impl Future<Output = Result<Stored, PortError>> + Send;
+    /// Every calendar, as of now, in the order of their names; one that cannot be read is left out and reported.
+    fn calendars(&self) -> impl Future<Output = Result<Vec<StoredCalendar>, PortError>> + Send;
+    /// The named calendars (those that exist), as of now. One that cannot be read is an error: left out, it would pass for
+    /// one that does not exist.
+    fn lookup_calendars(&self, ids: &[CalendarId]) -> impl Future<Output = Result<Vec<StoredCalendar>, PortError>> + Send;
+    /// Writes a calendar if its stored version is `expected` (0: it must not exist).
+    fn put_calendar(&self, calendar: &StoredCalendar, expected: u64) -> impl Future<Output = Result<Stored, PortError>> + Send;
     /// A redrive run as of now, if there is one of this name; one that cannot be read is an error.
     fn run(&self, id: &RunId) -> impl Future<Output = Result<Option<Run>, PortError>> + Send;
     /// Every redrive run, in the order of their names. One that cannot be read is an error: it may be active.

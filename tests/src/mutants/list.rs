@@ -113,9 +113,9 @@ pub const ALL: &[Mutant] = &[
     Mutant {
         name: "ids from the attempt",
         patches: &[Patch {
-            file: "functions/schedule/src/input.rs",
+            file: "functions/schedule/src/check.rs",
             find: "                let id = DeliveryId::derive(&parts);",
-            put: "                let id = DeliveryId::derive(&IdentityParts { reminder_kind: self.deliver_after.to_string(), ..parts.clone() });",
+            put: "                let id = DeliveryId::derive(&IdentityParts { reminder_kind: format!(\"{:?}\", self.deliver_after), ..parts.clone() });",
         }],
     },
     Mutant {

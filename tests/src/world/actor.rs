@@ -8,16 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lambda_events::event::sqs::SqsEvent;
-use punctual_core::delivery::Delivery;
 use punctual_core::destination::StageRules;
-use punctual_core::id::{Correlation, DeliveryId};
-use punctual_core::ports::{Ledger as _, Written};
-use punctual_core::transition::{Stamp, Transition};
+use punctual_core::id::Correlation;
 use punctual_deliver::Deliver;
 use punctual_deliver::tally::Tally;
 use punctual_dispatch::{Dispatch, Summary};
 use punctual_flows::release::Rules;
-use punctual_flows::stamp;
 use punctual_operate::Operate;
 use punctual_redrive::{Redrive, Response as Redriven};
 use punctual_schedule::Schedule;
@@ -144,32 +140,6 @@ pub(super) fn redrive(port: Port, stage: Stage, event: Value) -> Running {
             },
             Err(error) => Done::Failed(error.to_string()),
         }
-    })
-}
-
-/// What an actor does with a row that it has read.
-pub(super) type Change = Box<dyn Fn(&Delivery, &Stamp) -> Option<Transition>>;
-
-/// Reads a row and writes a change of it, as often as somebody else is faster. Reschedule has no function
-/// yet: the core's transition is driven as its function will drive it.
-pub(super) fn change(port: Port, id: DeliveryId, change: Change) -> Running {
-    Box::pin(async move {
-        let Ok(mut rows) = port.read(std::slice::from_ref(&id)).await else { return Done::Failed("read".into()) };
-        let mut row = rows.pop();
-        while let Some(current) = row {
-            let stamp = match stamp(&port, &by(&port)) {
-                Ok(stamp) => stamp,
-                Err(error) => return Done::Failed(error.to_string()),
-            };
-            let Some(transition) = change(&current, &stamp) else { return Done::Operated(false) };
-            match port.write(&transition).await {
-                Ok(Written::Done) => return Done::Operated(true),
-                Ok(Written::Conflict(current)) => row = Some(*current),
-                Ok(Written::Absent) => return Done::Operated(false),
-                Err(error) => return Done::Failed(error.to_string()),
-            }
-        }
-        Done::Operated(false)
     })
 }
 

@@ -286,7 +286,7 @@ fn advance(world: &World, rng: &mut Rng) -> u32 {
 }
 
 /// How long until just before, at, or just after an instant at which something begins or ends.
-fn interesting(inner: &Inner, rng: &mut Rng) -> Option<u32> {
+pub(super) fn interesting(inner: &Inner, rng: &mut Rng) -> Option<u32> {
     let mut at: Vec<i64> = inner.pending.values().map(|p| inner.ready_at(p)).collect();
     at.extend(inner.queue.next_visible());
     at.extend(inner.starts.instants());

@@ -17,6 +17,7 @@ mod kill;
 pub mod op;
 mod ports;
 mod queue;
+pub mod race;
 mod receiver;
 mod redrive;
 mod rng;

@@ -174,7 +174,7 @@ pub enum Op {
         /// Which reminder.
         reminder: u8,
     },
-    /// The core's reschedule, as one who has read the row writes it.
+    /// A producer moves a delivery to other instants.
     Reschedule {
         /// Its number.
         actor: u32,

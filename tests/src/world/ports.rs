@@ -6,12 +6,13 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use punctual_core::acquire::Acquire;
 use punctual_core::breaker::Reach;
+use punctual_core::calendar::StoredCalendar;
 use punctual_core::clock::{ClockError, Now};
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane, Payload};
 use punctual_core::destination::{Change, Destination};
 use punctual_core::figures::Heartbeat;
-use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference, RunId};
+use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference, RunId, CalendarId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::operation::{Operation, OperationPage, OperationPlace};
 use punctual_core::outcome::{CallResult, Failure};
@@ -185,6 +186,21 @@ impl Control for Port {
 
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
         answer!(self, Effect::PutDestination(Box::new(destination.clone()), expected), Stored, "put_destination")
+    }
+
+    /// No actor of this world asks.
+    async fn calendars(&self) -> Result<Vec<StoredCalendar>, PortError> {
+        Err(fault("calendars"))
+    }
+
+    /// There are none, and who names none asks for none.
+    async fn lookup_calendars(&self, _: &[CalendarId]) -> Result<Vec<StoredCalendar>, PortError> {
+        Ok(Vec::new())
+    }
+
+    /// No actor of this world asks.
+    async fn put_calendar(&self, _: &StoredCalendar, _: u64) -> Result<Stored, PortError> {
+        Err(fault("put_calendar"))
     }
 
     async fn run(&self, id: &RunId) -> Result<Option<Run>, PortError> {

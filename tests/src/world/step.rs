@@ -12,7 +12,7 @@ use punctual_core::destination::{Destination, Mode};
 use punctual_core::id::{DeliveryId, IdentityParts};
 use punctual_core::ports::{Control as _, Ledger as _};
 use punctual_core::settings::{RetryMode, Settings};
-use punctual_core::transition::{Instants as Recalled, rescheduled};
+use punctual_core::state::State;
 use punctual_schedule::result::Answer as Scheduled;
 use serde_json::json;
 
@@ -321,14 +321,22 @@ impl World {
             Op::Walk { actor, calls } => self.walk(actor, calls),
             Op::Crash { actor } => self.crash(actor, "crash"),
             Op::Cancel { actor, reminder } => {
-                let event = on_delivery("cancel", reminder);
-                self.start(actor, "cancel", OPERATE_MS, |port| actor::operate(port, stage, event));
+                // A person and a producer take back through the same code, each by a function of its own.
+                if actor % 2 == 0 {
+                    let event = on_delivery("cancel", reminder);
+                    self.start(actor, "cancel", OPERATE_MS, |port| actor::operate(port, stage, event));
+                } else {
+                    let named = json!([{ "delivery_id": Self::id_of(reminder) }]);
+                    let event = json!({"action": "cancel", "by": "sim", "why": "drill", "deliveries": named});
+                    self.start(actor, "cancel", SCHEDULE_MS, |port| actor::schedule(port, stage, event));
+                }
             }
             Op::Reschedule { actor, reminder, variant } => {
                 let to = setup::other_instants(self.seed, reminder, variant, self.inner().now);
-                let to = Recalled { deliver_after: to.deliver_after, deliver_by: to.deliver_by };
-                let change: actor::Change = Box::new(move |row, stamp| rescheduled(row, to, stage.margin, stamp).ok());
-                self.start(actor, "reschedule", OPERATE_MS, |port| actor::change(port, Self::id_of(reminder), change));
+                let (id, after, by) = (Self::id_of(reminder), to.deliver_after, to.deliver_by);
+                let moved = json!([{ "delivery_id": id, "deliver_after": after, "deliver_by": by }]);
+                let event = json!({"action": "reschedule", "deliveries": moved});
+                self.start(actor, "reschedule", SCHEDULE_MS, |port| actor::schedule(port, stage, event));
             }
             Op::Erase { reminder } => {
                 let id = Self::id_of(reminder);
@@ -501,7 +509,14 @@ impl Inner {
                     item.row.as_ref().is_some_and(|said| said.content == row.content)
                 }
                 (Scheduled::Created | Scheduled::Unchanged | Scheduled::Conflict, None) => false,
-                (Scheduled::Conflict, Some(_)) => !item.conflicts.is_empty(),
+                (Scheduled::Conflict, Some(_)) => !item.conflicts.is_empty() || !item.errors.is_empty(),
+                // Both are for ever, and the answer says so only if they are.
+                (Scheduled::Cancelled | Scheduled::AlreadyCancelled, Some(row)) => row.state == State::Cancelled,
+                (Scheduled::AlreadyDelivered, Some(row)) => row.state == State::Delivered,
+                (Scheduled::Rescheduled, Some(row)) => {
+                    item.row.as_ref().is_some_and(|said| said.version <= row.version && said.content == row.content)
+                }
+                (Scheduled::InFlight, Some(_)) => item.in_flight.is_some(),
                 _ => true,
             };
             if !good {

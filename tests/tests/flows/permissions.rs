@@ -135,7 +135,31 @@ async fn whole_flow(template: String) {
     let second = console.dispatch().await.unwrap();
     assert!(number(&second["seen"]) < number(&first["seen"]), "{first} {second}");
     assert_eq!(number(&second["failed"]), 0, "{second}");
+    // A producer moves one, which is released at once, and takes another back, which it names by what a migrated one is.
+    let mut early = reminder("fine", 13, soon.plus(hour), soon.plus(hour * 2));
+    // The receiver holds a call against what its body says is due: this one comes earlier than first asked for.
+    early["payload"] = json!({"n": 13});
+    let ahead = world.schedule(&[early]).await;
     console.on_destination("resume", "fine").await.unwrap();
+    let now = machine_time();
+    let instants = json!({"delivery_id": ahead[0], "deliver_after": now, "deliver_by": now.plus(hour)});
+    let event = json!({"action": "reschedule", "deliveries": [instants]});
+    assert_eq!(console.do_it("schedule", &event).await.unwrap()["released"]["published"], 1);
+    assert_eq!(world.settled(&ahead).await[0].state, State::Delivered);
+    let of = |field: &str| reminders[3][field].clone();
+    let identity = json!({
+        "tenant": of("tenant"), "subscriber": of("subscriber"),
+        "renewal_period": of("renewal_period"), "reminder_kind": of("reminder_kind"),
+    });
+    let event = json!({"action": "cancel", "by": "crm", "why": "renewed", "deliveries": [{"identity": identity}]});
+    let answer = console.send("schedule", &event).await.unwrap();
+    assert_eq!(answer["results"][0]["answer"], "already_delivered", "{answer}");
+    let hours = json!({"mon": [["09:00", "17:00"]]});
+    let calendar = json!({"time_zone": "Europe/London", "hours": hours});
+    let event = json!({"action": "put_calendar", "by": "ann", "why": "test", "calendar_id": "uk", "calendar": calendar});
+    console.do_it("operate", &event).await.unwrap();
+    console.do_it("inspect", &json!({"action": "calendar"})).await.unwrap();
+    console.do_it("inspect", &json!({"action": "calendar", "calendar_id": "uk"})).await.unwrap();
     console.on_delivery("release", waiting[0].as_str()).await.unwrap();
     let third = console.dispatch().await.unwrap();
     assert_eq!((number(&third["claimed"]), number(&third["failed"])), (1, 0), "{third}");

@@ -69,7 +69,7 @@ pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
     ),
     ("Deliver", "DeadLetterQueue.Arn", &["sqs:SendMessage"]),
     ("Deliver", SECRETS, &["secretsmanager:GetSecretValue"]),
-    ("Schedule", "LedgerTable.Arn", &["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]),
+    ("Schedule", "LedgerTable.Arn", &["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]),
     ("Schedule", "ControlTable.Arn", &["dynamodb:BatchGetItem"]),
     ("Schedule", "DeliveryQueue.Arn", &["sqs:SendMessage"]),
     ("Inspect", "LedgerTable.Arn", &["dynamodb:BatchGetItem", "dynamodb:Query"]),

@@ -6,10 +6,11 @@ use std::task::{Poll, Waker};
 
 use punctual_core::acquire::Acquire;
 use punctual_core::breaker::Reach;
+use punctual_core::calendar::StoredCalendar;
 use punctual_core::delivery::{Delivery, Lane, Payload};
 use punctual_core::destination::{Change, Destination};
 use punctual_core::figures::Heartbeat;
-use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference, RunId};
+use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference, RunId, CalendarId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::ports::{
     Acquired, Control, Created, Cursor, EndedPage, EndedQuery, Ledger, Letter, Letters, Outgoing, Partition, PortError, Queue,
@@ -136,6 +137,15 @@ impl<P: Control> Control for Fused<'_, P> {
     }
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
         self.fuse.effect(self.port.put_destination(destination, expected)).await
+    }
+    async fn calendars(&self) -> Result<Vec<StoredCalendar>, PortError> {
+        self.port.calendars().await
+    }
+    async fn lookup_calendars(&self, ids: &[CalendarId]) -> Result<Vec<StoredCalendar>, PortError> {
+        self.port.lookup_calendars(ids).await
+    }
+    async fn put_calendar(&self, calendar: &StoredCalendar, expected: u64) -> Result<Stored, PortError> {
+        self.fuse.effect(self.port.put_calendar(calendar, expected)).await
     }
     async fn run(&self, id: &RunId) -> Result<Option<Run>, PortError> {
         self.port.run(id).await

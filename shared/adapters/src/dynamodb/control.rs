@@ -1,4 +1,4 @@
-//! I am the control table's port: destinations, the stage's switches, places in lanes.
+//! I am the control table's port: destinations, calendars, the stage's switches, places in lanes.
 //!
 //! A person reads and, in an emergency, edits these rows in the console: a specification is its JSON text.
 
@@ -8,10 +8,11 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use punctual_core::breaker::Reach;
+use punctual_core::calendar::StoredCalendar;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
 use punctual_core::figures::{Calls, Heartbeat};
-use punctual_core::id::{DeliveryId, DestinationId, RunId};
+use punctual_core::id::{DeliveryId, DestinationId, RunId, CalendarId};
 use punctual_core::limiter::{Key, Micros, Move, Moved};
 use punctual_core::ports::{Control, Cursor, Limits, Overview, PortError, ShadowPage, ShadowQuery, Stored, Watched};
 use punctual_core::redrive::Run;
@@ -25,7 +26,7 @@ use super::error::port_error;
 use super::expression::Placeholders;
 use super::item::{Item, Reader, number, text};
 use super::meter::{Kind, Meter, Metered};
-use super::{heartbeat, limiter, names, query, reach, rejections, run, shadow};
+use super::{calendar, heartbeat, limiter, names, query, reach, rejections, run, shadow};
 
 /// The control table on DynamoDB.
 #[derive(Debug, Clone)]
@@ -241,6 +242,25 @@ impl Control for DynamoControl {
     async fn put_destination(&self, destination: &Destination, expected: u64) -> Result<Stored, PortError> {
         let what = "put_destination";
         let item = encode(destination).map_err(|e| PortError::Refused { what, source: Box::new(e) })?;
+        self.put(item, expected, what).await
+    }
+
+    async fn calendars(&self) -> Result<Vec<StoredCalendar>, PortError> {
+        Ok(readable(&self.all_of(names::KIND_CALENDAR, true, "calendars").await?, calendar::decode))
+    }
+
+    async fn lookup_calendars(&self, ids: &[CalendarId]) -> Result<Vec<StoredCalendar>, PortError> {
+        let (what, keys) = ("lookup_calendars", distinct(ids, |id| key(names::KIND_CALENDAR, id)));
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let batch = Batch { client: &self.client, meter: &self.meter, table: &self.table, consistent: true, what };
+        batch.get(keys).await?.iter().map(calendar::decode).collect()
+    }
+
+    async fn put_calendar(&self, calendar: &StoredCalendar, expected: u64) -> Result<Stored, PortError> {
+        let what = "put_calendar";
+        let item = calendar::encode(calendar).map_err(|e| PortError::Refused { what, source: Box::new(e) })?;
         self.put(item, expected, what).await
     }
 

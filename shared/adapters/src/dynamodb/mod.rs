@@ -12,10 +12,11 @@
 //! | `payload#<content>` | what a row with this content sends; never changed |
 //! | `lock` | under `key.<idempotency key>`: `holder`, the migrated delivery that has this key |
 //!
-//! Control table: partition key `kind` (`destination`, `rejections`, `limiter`, `reach`, `settings`, `cursor`,
+//! Control table: partition key `kind` (`destination`, `calendar`, `rejections`, `limiter`, `reach`, `settings`, `cursor`,
 //! `heartbeat`, `run`, `shadow#<destination>`), sort key `id`.
 
 mod batch;
+mod calendar;
 mod control;
 mod create;
 mod diff;

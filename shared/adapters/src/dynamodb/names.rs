@@ -87,6 +87,8 @@ pub(crate) const KIND_REJECTIONS: &str = "rejections";
 pub(crate) const KIND_LIMITER: &str = "limiter";
 /// How a destination has been reached lately; `id` is the destination's.
 pub(crate) const KIND_REACH: &str = "reach";
+/// A business calendar; `id` is its name.
+pub(crate) const KIND_CALENDAR: &str = "calendar";
 pub(crate) const KIND_SETTINGS: &str = "settings";
 pub(crate) const KIND_CURSOR: &str = "cursor";
 /// What a function left behind when it came to its end; `id` is the function's name.

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use punctual_core::breaker::Reach;
+use punctual_core::calendar::StoredCalendar;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination};
 use punctual_core::figures::{Calls, Heartbeat};
-use punctual_core::id::{DestinationId, RunId};
+use punctual_core::id::{DestinationId, RunId, CalendarId};
 use punctual_core::limiter::{Key, Micros, Move, Moved};
 use punctual_core::operation::{Operation, OperationPage, OperationPlace};
 use punctual_core::ports::{Control, Cursor, Limits, Operations, Overview, PortError, ShadowPage, ShadowQuery, Stored, Watched};
@@ -27,6 +28,7 @@ pub struct MemoryControl {
 #[derive(Debug, Default)]
 struct Tables {
     destinations: BTreeMap<DestinationId, Destination>,
+    calendars: BTreeMap<CalendarId, StoredCalendar>,
     rejections: BTreeMap<DestinationId, Rejections>,
     limits: BTreeMap<Key, Micros>,
     calls: BTreeMap<Key, Calls>,
@@ -129,6 +131,29 @@ impl Control for MemoryControl {
             _ => {}
         }
         tables.destinations.insert(id.clone(), destination.clone());
+        Ok(Stored::Done)
+    }
+
+    async fn calendars(&self) -> Result<Vec<StoredCalendar>, PortError> {
+        Ok(locked(&self.tables).calendars.values().cloned().collect())
+    }
+
+    async fn lookup_calendars(&self, ids: &[CalendarId]) -> Result<Vec<StoredCalendar>, PortError> {
+        let tables = locked(&self.tables);
+        let distinct: BTreeSet<&CalendarId> = ids.iter().collect();
+        Ok(distinct.into_iter().filter_map(|id| tables.calendars.get(id).cloned()).collect())
+    }
+
+    async fn put_calendar(&self, calendar: &StoredCalendar, expected: u64) -> Result<Stored, PortError> {
+        let mut tables = locked(&self.tables);
+        match tables.calendars.get(&calendar.id) {
+            // This very write again.
+            Some(stored) if stored == calendar => return Ok(Stored::Done),
+            Some(stored) if expected == 0 || stored.version != expected => return Ok(Stored::Conflict),
+            None if expected != 0 => return Ok(Stored::Conflict),
+            _ => {}
+        }
+        tables.calendars.insert(calendar.id.clone(), calendar.clone());
         Ok(Stored::Done)
     }
 

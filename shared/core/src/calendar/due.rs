@@ -7,6 +7,8 @@
 //! not have (29, 30 and 31 March minus `P1M`), because a gap of a whole day makes one day of two, and because closed days
 //! are passed over.
 
+use std::fmt;
+
 use jiff::civil::{Date, Time};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +23,7 @@ use crate::time::Timestamp;
 
 /// When a notice is due, as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DueInput {
     /// Which calendar.
@@ -38,6 +41,7 @@ pub struct DueInput {
 
 /// A deadline by rule, as it is written. It is not moved to a business instant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeadlineInput {
     /// How long before the renewal date: `P1D`, or `1BD`.
@@ -59,6 +63,21 @@ pub struct DueRule {
     pub local_time: Time,
     /// The business deadline by rule.
     pub deadline: Option<DeadlineRule>,
+}
+
+impl fmt::Display for DueRule {
+    /// One readable text for one meaning. A reminder's content is hashed over it: it must never change.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { calendar, renewal_date, notice, local_time, deadline } = self;
+        write!(f, "{calendar}: {renewal_date} minus {notice} at {}", local_time.strftime("%H:%M"))?;
+        match deadline {
+            Some(DeadlineRule { notice, closes: Close::At(time) }) => {
+                write!(f, ", by minus {notice} at {}", time.strftime("%H:%M"))
+            }
+            Some(DeadlineRule { notice, closes: Close::EndOfDay }) => write!(f, ", by minus {notice} at 24:00"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A deadline by rule.

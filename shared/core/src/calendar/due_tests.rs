@@ -4,6 +4,20 @@ use super::super::step::MOST_DAYS_NAMED;
 use super::super::tests::{at, calendar};
 use super::*;
 
+/// The content of stored reminders is hashed over these texts.
+#[test]
+fn a_rule_has_one_text_for_ever() {
+    let text = |notice: &str, deadline: Option<(&str, &str)>| {
+        let deliver_by = deadline.map(|(notice, time)| DeadlineInput { notice: notice.into(), local_time: time.into() });
+        let (calendar, renewal_date, local_time) = ("uk".into(), "2027-01-31".into(), "09:00".into());
+        let input = DueInput { calendar, renewal_date, notice: notice.into(), local_time, deliver_by };
+        input.check("rule").expect("a rule").to_string()
+    };
+    assert_eq!(text("P1M", None), "uk: 2027-01-31 minus P1M at 09:00");
+    assert_eq!(text("P01M", Some(("1BD", "24:00"))), "uk: 2027-01-31 minus P1M at 09:00, by minus 1BD at 24:00");
+    assert_eq!(text("10BD", Some(("P0Y", "17:30"))), "uk: 2027-01-31 minus 10BD at 09:00, by minus P0D at 17:30");
+}
+
 const GB: &str = r#"{"time_zone":"Europe/London","hours":{"mon":[["09:00","17:00"]],"tue":[["09:00","17:00"]],
     "wed":[["09:00","17:00"]],"thu":[["09:00","12:00"],["13:00","17:00"]],"fri":[["09:00","17:00"]]},
     "holidays":[{"date":"2026-12-25","name":"Christmas Day"},{"date":"2026-12-28","name":"Boxing Day (substitute)"}],

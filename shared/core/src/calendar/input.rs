@@ -47,6 +47,29 @@ impl<'de> Deserialize<'de> for HolidayInput {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for HolidayInput {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "HolidayInput".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let date = schemars::json_schema!({ "type": "string", "format": "date" });
+        schemars::json_schema!({
+            "description": "A day, or a day and its name.",
+            "anyOf": [
+                date,
+                {
+                    "type": "object",
+                    "properties": { "date": date, "name": { "type": "string", "maxLength": super::check::LONGEST_NAME } },
+                    "required": ["date"],
+                    "additionalProperties": false,
+                },
+            ],
+        })
+    }
+}
+
 impl Serialize for HolidayInput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { date, name } = self;
@@ -62,6 +85,7 @@ impl Serialize for HolidayInput {
 
 /// A day that opens otherwise than its weekday says, be it a holiday or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OpeningInput {
     /// The day, `YYYY-MM-DD`.
@@ -75,6 +99,7 @@ pub struct OpeningInput {
 
 /// Opening hours as they are written. A day left out is closed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 #[expect(missing_docs, reason = "the days of the week")]
 pub struct HoursInput {
@@ -104,6 +129,7 @@ impl HoursInput {
 
 /// A calendar as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CalendarInput {
     /// An IANA zone, like `Europe/London`, spelled as the zone data spells it.

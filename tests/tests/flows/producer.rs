@@ -1,0 +1,86 @@
+//! A producer's file: ten thousand reminders by rule, in batches, and the same file again after a reschedule.
+
+use punctual_core::state::State;
+use serde_json::{Value, json};
+
+use crate::world::{World, id, number};
+
+/// How many reminders the file has, and how many go into one call.
+const REMINDERS: usize = 10_000;
+const BATCH: usize = 1_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_reminders_by_rule_are_stored_once_however_often_the_file_is_sent() {
+    let world = World::start().await;
+    world.destination("fine", "healthy", json!({})).await;
+    put_calendar(&world).await;
+    let file: Vec<Value> = (0..REMINDERS).map(by_rule).collect();
+    let first = send(&world, &file, "created").await;
+    assert!(first.iter().all(|answer| answer["released"]["claimed"] == 0), "none is due");
+    let one = &first[0]["results"][0];
+    let steps: Vec<&str> = one["steps"].as_array().unwrap().iter().map(|step| step.as_str().unwrap()).collect();
+    assert!(steps.iter().any(|step| step.contains("holiday New Year")), "{steps:#?}");
+
+    // One moves, one is taken back: the file is the same one all the while.
+    let moved = id(one["delivery_id"].as_str().unwrap());
+    let gone = id(first[0]["results"][1]["delivery_id"].as_str().unwrap());
+    let (after, by) = ("2032-03-01T09:00:00.000Z", "2032-03-02T09:00:00.000Z");
+    let event = json!({"action": "reschedule", "deliveries": [{"delivery_id": moved, "deliver_after": after, "deliver_by": by}]});
+    let answer = world.console().do_it("schedule", &event).await.unwrap();
+    assert_eq!(answer["results"][0]["answer"], "rescheduled", "{answer}");
+    let event = json!({"action": "cancel", "by": "crm", "why": "renewed", "deliveries": [{"delivery_id": gone}]});
+    let answer = world.console().do_it("schedule", &event).await.unwrap();
+    assert_eq!(answer["results"][0]["answer"], "cancelled", "{answer}");
+    let rows = world.rows(&[moved, gone]).await;
+
+    let again = send(&world, &file, "unchanged").await;
+    assert_eq!(world.rows(&[rows[0].id.clone(), rows[1].id.clone()]).await, rows, "nothing changed");
+    assert_eq!(again[0]["results"][0]["comes_to"]["deliver_after"], one["deliver_after"], "{}", again[0]["results"][0]);
+    assert_eq!((rows[0].state, rows[0].deliver_after.to_string().as_str()), (State::Scheduled, after));
+    assert_eq!(rows[1].state, State::Cancelled);
+    assert_eq!(world.receiver.call_count(), 0);
+    world.stop().await;
+}
+
+/// Sends a file, batch by batch, and shows how far it is; each item must be answered so.
+async fn send(world: &World, file: &[Value], answered: &str) -> Vec<Value> {
+    let mut answers = Vec::new();
+    for (n, batch) in file.chunks(BATCH).enumerate() {
+        let answer = world.console().schedule(batch).await.unwrap();
+        assert_eq!(number(&answer["summary"][answered]), batch.len(), "{}", answer["summary"]);
+        println!("{answered}: {} of {}", n * BATCH + batch.len(), file.len());
+        answers.push(answer);
+    }
+    answers
+}
+
+async fn put_calendar(world: &World) {
+    let day = json!([["09:00", "17:00"]]);
+    let calendar = json!({
+        "time_zone": "Europe/London",
+        "hours": {"mon": day, "tue": day, "wed": day, "thu": day, "fri": day},
+    });
+    let event = json!({"action": "put_calendar", "by": "ann", "why": "test", "calendar_id": "uk", "calendar": calendar});
+    world.console().do_it("operate", &event).await.unwrap();
+    let ics = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20320101\nSUMMARY:New Year\nEND:VEVENT\nEND:VCALENDAR\n";
+    let event = json!({"action": "import_holidays", "by": "ann", "why": "test", "calendar_id": "uk", "ics": ics});
+    world.console().do_it("operate", &event).await.unwrap();
+    let shown = world.console().do_it("inspect", &json!({"action": "calendar", "calendar_id": "uk"})).await.unwrap();
+    assert_eq!(shown["calendars"]["found"][0]["version"], 2, "{shown}");
+}
+
+fn by_rule(n: usize) -> Value {
+    json!({
+        "tenant": "acme",
+        "subscriber": format!("subscriber-{n}"),
+        "renewal_period": "2032",
+        "reminder_kind": "renewal",
+        "destination_id": "fine",
+        "reference": format!("contract-{n}"),
+        "rule": {
+            "calendar": "uk", "renewal_date": "2032-02-01", "notice": "P1M", "local_time": "09:00",
+            "deliver_by": {"notice": "5BD", "local_time": "17:00"},
+        },
+        "payload": {"n": n},
+    })
+}
