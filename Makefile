@@ -11,7 +11,7 @@ REQUIREMENTS := tests/stack-requirements.txt
 VENV_STAMP := $(VENV)/.installed-$(shell cksum < $(REQUIREMENTS) | tr ' ' '-')
 CARGO := cargo
 
-.PHONY: help prerequisites venv build fmt lint test demo drill sim cases schema contracts bench canary reconcile mutants up down status clean-local
+.PHONY: help prerequisites venv build fmt lint test demo drill sim cases schema contracts bench canary reconcile mutants up down status send schedule clean-local
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,16 @@ down: ## Ends the stack that "make up" started, and nothing else.
 
 status: ## Shows the stack that "make up" started.
 	@if [ -x target/debug/stack ]; then target/debug/stack status; else echo "No local stack runs."; fi
+
+send: prerequisites ## Sends a test event to the stack that "make up" started: EVENT=events/function.case.json.
+	@if [ -z "$(EVENT)" ]; then echo "usage: make send EVENT=events/function.case.json" >&2; exit 2; fi
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/stack send "$(EVENT)"
+
+schedule: prerequisites ## Sends a producer's file of reminders to that stack, in batches: FILE=reminders.jsonl, or .csv.
+	@if [ -z "$(FILE)" ]; then echo "usage: make schedule FILE=reminders.jsonl, or .csv" >&2; exit 2; fi
+	@$(CARGO) build --workspace --bins --locked
+	@target/debug/producer "$(FILE)"
 
 mutants: prerequisites ## Breaks one rule at a time in a copy of the sources and says what catches it (ONLY=text).
 	@$(CARGO) build --workspace --bins --locked

@@ -15,6 +15,7 @@ pub mod environment;
 pub mod hostile;
 pub mod load;
 pub mod mutants;
+pub mod producer;
 pub mod receiver;
 pub mod reconcile;
 pub mod schema;

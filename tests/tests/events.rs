@@ -69,7 +69,7 @@ fn file_names() -> BTreeSet<String> {
 fn events() -> BTreeMap<String, Event> {
     let mut events = BTreeMap::new();
     for file in file_names() {
-        if file == "README.md" || file == "demo.reminders.jsonl" {
+        if file == "README.md" || file == "demo.reminders.jsonl" || file.starts_with("producer.") {
             continue;
         }
         let parts: Vec<&str> = file.split('.').collect();

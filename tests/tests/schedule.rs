@@ -1,8 +1,10 @@
 //! I send the same reminders again and again: schedule over the in-memory ports, at instants of my choice.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail loudly")]
 
 #[path = "schedule/moves.rs"]
 mod moves;
+#[path = "schedule/producer.rs"]
+mod producer;
 #[path = "schedule/rules.rs"]
 mod rules;
 

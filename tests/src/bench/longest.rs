@@ -45,24 +45,30 @@ pub(super) fn destination(version: u64, paused: bool) -> Result<Destination> {
     })
 }
 
+/// A reminder that is due as `when` says.
+pub(super) fn reminder(n: usize, when: Value) -> Value {
+    let mut reminder = json!({
+        "tenant": text("tenant", 32),
+        "subscriber": text(&format!("subscriber-{n}-"), 64),
+        "renewal_period": text("2027", 32),
+        "reminder_kind": text("kind", 32),
+        "destination_id": text("destination", DestinationId::MAX),
+        "reference": text(&format!("reference-{n}-"), Reference::MAX),
+        "payload": { "text": text("", BODY_BYTES - r#"{"text":""}"#.len()) },
+    });
+    if let (Some(fields), Value::Object(when)) = (reminder.as_object_mut(), when) {
+        fields.extend(when);
+    }
+    reminder
+}
+
 /// An event for schedule with these reminders, due since a few seconds and for another hour.
 pub(super) fn event(numbers: std::ops::Range<usize>, migrated: bool) -> Result<Box<RawValue>> {
     let now = machine_time();
     let due = now.minus(Duration::from_secs(5));
     let reminders: Vec<Value> = numbers
         .map(|n| {
-            let body = json!({ "text": text("", BODY_BYTES - r#"{"text":""}"#.len()) });
-            let mut reminder = json!({
-                "tenant": text("tenant", 32),
-                "subscriber": text(&format!("subscriber-{n}-"), 64),
-                "renewal_period": text("2027", 32),
-                "reminder_kind": text("kind", 32),
-                "destination_id": text("destination", DestinationId::MAX),
-                "reference": text(&format!("reference-{n}-"), Reference::MAX),
-                "deliver_after": due,
-                "deliver_by": now.plus(Duration::from_secs(3_600)),
-                "payload": body,
-            });
+            let mut reminder = reminder(n, json!({"deliver_after": due, "deliver_by": now.plus(Duration::from_secs(3_600))}));
             if let (true, Some(fields)) = (migrated, reminder.as_object_mut()) {
                 let id = text(&format!("old-{n}-"), DeliveryId::MAX);
                 let key = text(&format!("key-{n}-"), IdempotencyKey::MAX);

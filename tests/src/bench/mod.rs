@@ -4,7 +4,8 @@
 //! are counted where the SDK sends them, retries included: to DynamoDB those of schedule, dispatch (one whole run) and
 //! deliver; to SQS those of the adapter, and one `ReceiveMessage` and one `DeleteMessageBatch` per batch, which Lambda's
 //! poller makes. Its empty receives, the tick and the invocations themselves are not in these figures. The heap that ten
-//! hostile receivers cost at the same time is counted by this binary's allocator. The pace at which a receiver is called is
+//! hostile receivers cost at the same time is counted by this binary's allocator. How fast a producer's file is stored is measured
+//! on the local stack, with the emulator's tables; its write units, by the same code in this process. The pace at which a receiver is called is
 //! counted at the receiver.
 
 pub mod admission;
@@ -14,6 +15,7 @@ pub mod cost;
 mod longest;
 pub mod look;
 pub mod pace;
+pub mod producer;
 mod queue;
 pub mod reconcile;
 pub mod redrive;
@@ -35,6 +37,8 @@ use crate::hostile::{self, Hostile};
 
 /// The most write units of the ledger that a first-try delivery may cost.
 pub const WRITE_UNITS_GOAL: f64 = 10.0;
+/// The most write units of the ledger that storing a reminder may cost.
+pub const SCHEDULE_WRITE_UNITS_GOAL: f64 = 4.0;
 /// The most bytes of the row of a first-try delivery.
 pub const ROW_BYTES_GOAL: f64 = 1_024.0;
 /// The most seconds that 12,000 deliveries may take that are due at once at 100 calls a second: 5 % more than it takes at best.
@@ -88,12 +92,14 @@ pub async fn run() -> Result<Vec<Figure>> {
     }
     let bytes = f64::from(u32::try_from(delivered_at(1, true)?.at_most)?);
     figures.push(Figure::new("row_bytes_at_most_attempt_1_migrated", bytes, "bytes", Some(ROW_BYTES_GOAL)));
-    figures.push(Figure::new("schedule_write_units_per_reminder", speed.write_units_per_reminder, "write units", None));
-    figures.push(Figure::new("schedule_per_second", speed.schedule_per_second, "reminders/s", None));
+    figures.push(Figure::new("schedule_per_second_in_process", speed.schedule_per_second, "reminders/s", None));
     figures.push(Figure::new("dispatch_claims_per_second", speed.claims_per_second, "rows/s", None));
 
     let look = look::measure(LOOKED_AT, LOOKED_AT).await?;
     figures.extend(look_figures(&look)?);
+    println!("\n10,000 reminders by rule, sent to the local stack as make schedule does:\n");
+    let produced = producer::measure(producer::REMINDERS).await?;
+    figures.extend(producer_figures(&produced));
 
     figures.push(Figure::new("hostile_peak_bytes", hostile_peak().await?, "bytes", Some(HOSTILE_PEAK_GOAL)));
 
@@ -182,6 +188,16 @@ fn pace_figures(pace: &Pace, suffix: &str) -> [Figure; 4] {
         Figure::at_least(name("limiter_utilisation"), pace.utilisation, "of the rate", UTILISATION_GOAL),
         Figure::new(name("limiter_writes_per_delivery"), pace.writes, "writes", None),
         Figure::new(name("receives_per_delivery"), pace.receives, "receives", None),
+    ]
+}
+
+fn producer_figures(produced: &producer::Produced) -> [Figure; 4] {
+    let goal = Some(SCHEDULE_WRITE_UNITS_GOAL);
+    [
+        Figure::new("schedule_per_second", produced.per_second, "reminders/s", None),
+        Figure::new("schedule_write_units_per_reminder", produced.write_units, "write units", goal),
+        Figure::new("schedule_again_per_second", produced.again_per_second, "reminders/s", None),
+        Figure::new("schedule_again_created", produced.again_created, "reminders", Some(0.0)),
     ]
 }
 

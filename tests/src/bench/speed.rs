@@ -19,8 +19,6 @@ pub struct Speed {
     pub schedule_per_second: f64,
     /// Rows that one run of dispatch claims, publishes and marks per second.
     pub claims_per_second: f64,
-    /// Write units that storing one reminder costs, indexes included.
-    pub write_units_per_reminder: f64,
 }
 
 /// Stores [`ROWS`] reminders of a paused destination in one call, resumes it, and claims all in one run.
@@ -38,18 +36,13 @@ pub async fn measure() -> Result<Speed> {
     let answer = world.schedule(&event).await?;
     let stored = clock();
     ensure!(answer.summary.created == rows, "not all were created: {:?}", answer.summary);
-    let units = world.ledger_meter.write_units();
 
     world.put_destination(&longest::destination(2, false)?).await?;
     let clock = monotonic_since_now();
     let summary = world.dispatch().await?;
     let claimed = clock();
     ensure!(summary.released.claimed == rows && summary.released.published == rows, "not all were released: {summary:?}");
-    Ok(Speed {
-        schedule_per_second: per_second(stored),
-        claims_per_second: per_second(claimed),
-        write_units_per_reminder: units / f64::from(ROWS),
-    })
+    Ok(Speed { schedule_per_second: per_second(stored), claims_per_second: per_second(claimed) })
 }
 
 fn per_second(took: Duration) -> f64 {

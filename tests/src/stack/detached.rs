@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{REGION, Stack, StackOptions, emulator, process, root};
+use super::http::Api;
+use super::{REGION, Stack, StackOptions, emulator, function_output, process, root};
 
 /// A running detached stack.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
@@ -125,6 +127,47 @@ pub fn running() -> Result<Note> {
 pub fn environment() -> Result<String> {
     let Note { endpoint, .. } = running()?;
     Ok(format!("AWS_ENDPOINT_URL={endpoint} AWS_REGION={REGION} AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test"))
+}
+
+/// What a person does in the console of the stack that [`up`] started.
+#[derive(Debug)]
+pub struct Console {
+    api: Api,
+    outputs: BTreeMap<String, String>,
+}
+
+impl Console {
+    /// # Errors
+    ///
+    /// If no such stack runs.
+    pub fn of_running_stack() -> Result<Self> {
+        let note = running()?;
+        Ok(Self { api: Api::new(&note.endpoint)?, outputs: note.outputs })
+    }
+
+    /// Sends an event, as it is written, and gives the answer.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such function, or it failed; the error holds what it said.
+    pub async fn send(&self, function: &str, event: String) -> Result<Value> {
+        let name = self.outputs.get(&function_output(function)).ok_or_else(|| anyhow!("no function is named {function}"))?;
+        self.api.invoke(name, event).await?.ok()
+    }
+}
+
+/// Sends a test event of `events/`, named `function.case.json`, and answers with what the function said. The stage's path in
+/// names of secrets is this stack's own.
+///
+/// # Errors
+///
+/// If the file cannot be read or is named otherwise, or if no stack runs or the function failed.
+pub async fn send(file: &Path) -> Result<String> {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let (function, _) = name.split_once('.').ok_or_else(|| anyhow!("{}: named function.case.json", file.display()))?;
+    let event = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let answer = Console::of_running_stack()?.send(function, event.replace("punctual/prod/", "punctual/local/")).await?;
+    Ok(serde_json::to_string_pretty(&answer)?)
 }
 
 fn note_of(stack: &Stack) -> Result<Note> {

@@ -117,11 +117,12 @@ impl Api {
         }
     }
 
-    pub(crate) async fn invoke(&self, function: &str, event: &Value) -> Result<Invocation> {
+    /// The event is sent as it is written: a payload's bytes are the producer's.
+    pub(crate) async fn invoke(&self, function: &str, event: String) -> Result<Invocation> {
         let answer = self
             .request(Method::POST, "lambda", &format!("/2015-03-31/functions/{function}/invocations"))
             .header("x-amz-log-type", "Tail")
-            .body(event.to_string())
+            .body(event)
             .send()
             .await
             .with_context(|| format!("invoking {function}"))?;

@@ -258,9 +258,7 @@ impl Stack {
     ///
     /// If the template has no such function.
     pub fn function_name(&self, function: &str) -> Result<String> {
-        let mut letters = function.chars();
-        let capital = letters.next().map(|letter| letter.to_ascii_uppercase()).into_iter();
-        self.output(&format!("{}FunctionName", capital.chain(letters).collect::<String>()))
+        self.output(&function_output(function))
     }
 
     /// Invokes a function and waits for its answer. An error of the function is part of the answer.
@@ -269,6 +267,15 @@ impl Stack {
     ///
     /// If the emulator refuses the call or does not answer within the bound of the HTTP client.
     pub async fn invoke(&self, function: &str, event: &Value) -> Result<Invocation> {
+        self.invoke_text(function, event.to_string()).await
+    }
+
+    /// The same with an event that is sent as it is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stack::invoke`].
+    pub async fn invoke_text(&self, function: &str, event: String) -> Result<Invocation> {
         self.api.invoke(&self.function_name(function)?, event).await
     }
 
@@ -357,6 +364,13 @@ impl Stack {
     pub async fn stop(mut self) -> Result<()> {
         tokio::task::spawn_blocking(move || self.emulator.stop()).await.context("the wait for the emulator failed")?
     }
+}
+
+/// The template's output that names the function with this binary name.
+fn function_output(function: &str) -> String {
+    let mut letters = function.chars();
+    let capital = letters.next().map(|letter| letter.to_ascii_uppercase()).into_iter();
+    format!("{}FunctionName", capital.chain(letters).collect::<String>())
 }
 
 /// SDK settings for an emulator at this address.
