@@ -8,6 +8,8 @@ mod bounds;
 #[expect(unreachable_pub, reason = "shared with the models of limiter and breaker")]
 mod limits;
 
+use punctual_core::calendar::due::DueInput;
+use punctual_core::calendar::{CalendarInput, ics};
 use punctual_core::state::State;
 use punctual_tests::stack::root;
 
@@ -72,6 +74,25 @@ fn the_limits_models_bounds_are_those_they_explore() {
         found(BREAKER),
     ];
     assert_eq!(values, expected);
+}
+
+/// The rule and its steps, worked out in the calendar that the test events register.
+#[test]
+fn the_rule_that_is_shown_comes_to_what_is_shown() {
+    let readme = read("README.md");
+    let (_, rest) = readme.split_once("## Business calendars").expect("the section");
+    let blocks: Vec<&str> = rest.split("```").skip(1).step_by(2).take(2).collect();
+    let rule = blocks[0].strip_prefix("json\n\"rule\":").expect("a rule");
+    let rule: DueInput = serde_json::from_str(rule).expect("a rule");
+    let event =
+        |name: &str| -> serde_json::Value { serde_json::from_str(&read(&format!("events/operate.{name}.json"))).unwrap() };
+    let mut calendar: CalendarInput = serde_json::from_value(event("put-calendar")["calendar"].clone()).expect("a calendar");
+    let import = ics::read(event("import-holidays")["ics"].as_str().expect("a text").as_bytes()).expect("a file");
+    calendar.add_holidays(&import.holidays);
+    let calendar = calendar.check("calendar").expect("a calendar");
+    let window = rule.check("rule").expect("a rule").window(&calendar, None).expect("due");
+    let steps: Vec<String> = window.steps.iter().map(ToString::to_string).collect();
+    assert_eq!(blocks[1].trim().lines().collect::<Vec<_>>(), steps);
 }
 
 #[test]

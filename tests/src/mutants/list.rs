@@ -27,6 +27,9 @@ const ATTEMPT: &str = "functions/deliver/src/attempt.rs";
 const REDRIVE: &str = "shared/core/src/transition/redrive.rs";
 const REDRIVE_DECIDE: &str = "shared/core/src/redrive/decide.rs";
 const MOVING: &str = "functions/redrive/src/moving.rs";
+const RECALL: &str = "shared/core/src/transition/recall.rs";
+const RECALLER: &str = "shared/flows/src/recall.rs";
+const SEARCH: &str = "shared/core/src/calendar/search.rs";
 const RECORD: &str = "functions/deliver/src/record.rs";
 
 /// All of them.
@@ -161,10 +164,65 @@ pub const ALL: &[Mutant] = &[
     Mutant {
         name: "cancel allowed under a live deliver lease",
         patches: &[Patch {
-            file: "shared/core/src/transition/recall.rs",
+            file: RECALL,
             find: "    if row.lease_may_be_live(stamp.now) || row.late_success.is_some() {",
             put: "    if row.late_success.is_some() {",
         }],
+    },
+    Mutant {
+        name: "a cancel that lost its race is acknowledged",
+        patches: &[Patch {
+            file: RECALLER,
+            find: "row: Box::new(cancelled.after) }),\n                Written::Conflict(current) => row = *current,",
+            put: "row: Box::new(cancelled.after) }),\n                Written::Conflict(_) => return Ok(Recalled::Done { from: row.state, row: Box::new(cancelled.after) }),",
+        }],
+    },
+    Mutant {
+        name: "a reschedule keeps the row's version",
+        patches: &[Patch {
+            file: RECALL,
+            find: "Some(Reason::Rescheduled), stamp)?;\n    after.version = row.version.saturating_add(1);",
+            put: "Some(Reason::Rescheduled), stamp)?;\n    after.version = row.version;",
+        }],
+    },
+    Mutant {
+        name: "a reschedule keeps the old due time",
+        patches: &[
+            Patch { file: RECALL, find: "    after.deliver_after = to.deliver_after;\n", put: "" },
+            Patch {
+                file: RECALL,
+                find: " else { to.deliver_after };",
+                put: " else { row.next_attempt_at.min(to.deliver_after) };",
+            },
+        ],
+    },
+    Mutant {
+        name: "other instants grant attempts",
+        patches: &[Patch {
+            file: RECALLER,
+            find: "            if made >= allowed {",
+            put: "            if made >= allowed && row.granted > 0 {",
+        }],
+    },
+    Mutant {
+        name: "the business instant is the next day's",
+        patches: &[Patch {
+            file: SEARCH,
+            find: "        let (mut date, mut time) = (from.date(), from.time());\n        while",
+            put: "        let (mut date, mut time) = (from.date(), from.time());\n        if !self.intervals(date).iter().any(|i| i.open_from(time) == Some(time)) {\n            (date, time) = (date.tomorrow().ok()?, Time::midnight());\n        }\n        while",
+        }],
+    },
+    Mutant {
+        name: "the business instant is the day's first",
+        patches: &[Patch {
+            file: SEARCH,
+            find: "find_map(|interval| interval.open_from(time))",
+            put: "find_map(|interval| interval.open_from(time.min(Time::midnight())))",
+        }],
+    },
+    Mutant {
+        name: "a fold is the later",
+        patches: &[Patch { file: "shared/core/src/calendar/zone.rs", find: "ambiguous.compatible()", put: "ambiguous.later()" }],
     },
     Mutant {
         name: "a host's clock trusted",

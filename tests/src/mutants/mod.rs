@@ -32,6 +32,10 @@ const SUITES: &[&str] = &[
     "model",
     "--test",
     "redrive",
+    "--test",
+    "recall",
+    "--test",
+    "schedule",
     "--no-fail-fast",
 ];
 /// Tests that start the emulator, too slow to run once for each mutant; and the one that looks for the unbroken text.

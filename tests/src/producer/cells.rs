@@ -6,7 +6,7 @@
 use anyhow::{Result, bail};
 use serde_json::value::RawValue;
 
-use super::read::{Entry, Item, Wrong};
+use super::read::{Entry, Item, Wrong, without_place};
 
 /// The fields of a reminder that are texts, by their paths.
 const FIELDS: [&str; 16] = [
@@ -90,7 +90,8 @@ fn reminder(columns: &[String], row: &csv::StringRecord) -> Result<String, Strin
     let cells = columns.iter().map(String::as_str).zip(row);
     for (column, cell) in cells.filter(|(_, cell)| !cell.is_empty()) {
         if column == "payload" {
-            let raw: &RawValue = serde_json::from_str(cell).map_err(|error| format!("payload: JSON; {error}"))?;
+            let raw: &RawValue =
+                serde_json::from_str(cell).map_err(|error| format!("payload: JSON; {}", without_place(&error)))?;
             object.put(&["payload"], raw.get().to_owned());
         } else {
             let path: Vec<&str> = match column.strip_prefix("payload.") {
@@ -160,7 +161,7 @@ mod tests {
     fn what_is_wrong_is_named_by_line_and_column() {
         let read = read("tenant,payload\nacme,\"{\"\"n\"\": 1.50}\"\nacme,{\nacme\n").expect("columns");
         assert_eq!(read[0], Ok(Item { line: 2, text: r#"{"tenant":"acme","payload":{"n": 1.50}}"#.into() }));
-        let problem = "payload: JSON; EOF while parsing an object at line 1 column 1".into();
+        let problem = "payload: JSON; EOF while parsing an object".into();
         assert_eq!(read[1], Err(Wrong { line: 3, problem }));
         assert_eq!(read[2], Err(Wrong { line: 4, problem: "2 cells, as many as line 1 has columns; got 1".into() }));
         for (columns, problem) in [

@@ -65,8 +65,8 @@ fn json(text: &str, line: u64) -> Entry {
     }
 }
 
-/// The parser's message without its own place: there the line is always 1.
-fn without_place(error: &serde_json::Error) -> String {
+/// The parser's message without its own place: that is not the file's.
+pub(super) fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split_once(" at line ").map_or(text.clone(), |(message, _)| message.to_owned())
 }

@@ -19,7 +19,7 @@ use punctual_core::settings::RetryMode;
 use punctual_core::state::Refusal;
 use punctual_core::transition::{self, Grant, Instants, QUEUE_REACH, Stamp, Terms, Transition};
 
-use crate::bounds::{MOVED, REDRIVEN_BY, Scope};
+use crate::bounds::{ASKED, MOVED, REDRIVEN_BY, Scope};
 use crate::row::{Pending, Row, TICK, at, id, run_id, ticks};
 use crate::world::{Answer, Wish};
 
@@ -149,10 +149,8 @@ fn answer(question: Question, row: &Row, now: Now) -> Reply {
         Question::Return => written(transition::returned(row, Reason::PublishFailed, MARGIN, &stamp)),
         Question::MarkLetter => written(transition::dead_letter_sent(row, &stamp)),
         Question::Wish(Wish::Cancel) => written(transition::cancelled(row, cancel(), &stamp)),
-        Question::Wish(Wish::Reschedule) => {
-            let to = Instants { deliver_after: at(MOVED.0), deliver_by: at(MOVED.1) };
-            written(transition::rescheduled(row, to, MARGIN, &stamp))
-        }
+        Question::Wish(Wish::Forwards) => rescheduled(row, MOVED, scope, &stamp),
+        Question::Wish(Wish::Backwards) => rescheduled(row, ASKED, scope, &stamp),
         Question::Redrive(run) => match for_row(row, &redrive(run, scope), Some(&destination(scope)), true, now, MARGIN) {
             ForRow::Move(found) => {
                 // The slot that is booked is not in the past.
@@ -192,6 +190,15 @@ fn destination(scope: Scope) -> Destination {
     let spec = Spec { retry: policy(scope), ..serde_json::from_value(spec).expect("a spec") };
     let changed = Change { at: at(0), by: "ann".into(), why: "new".into() };
     Destination { spec, version: 1, paused: None, changed }
+}
+
+/// In the order of the handler: the core's answer, then the attempts that are left, then the time that is left.
+fn rescheduled(row: &Delivery, (after, by): (u8, u8), scope: Scope, stamp: &Stamp) -> Reply {
+    let to = Instants { deliver_after: at(after), deliver_by: at(by) };
+    let Ok(moved) = transition::rescheduled(row, to, MARGIN, stamp) else { return Reply::Nothing };
+    let exhausted = moved.after.next_attempt() > policy(scope).attempts.saturating_add(row.granted);
+    let too_late = stamp.now.may_have_reached(last_safe_start(to.deliver_by, MARGIN));
+    if exhausted || too_late { Reply::Nothing } else { Reply::Write(Pending::of(&moved, scope)) }
 }
 
 fn cancel() -> Cancel {

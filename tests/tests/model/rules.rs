@@ -4,7 +4,7 @@ use punctual_core::state::State;
 use stateright::Property;
 
 use crate::Protocol;
-use crate::bounds::{ASKED, REDRIVEN_BY, Scope};
+use crate::bounds::{ASKED, MOVED, REDRIVEN_BY, Scope};
 use crate::protocol::{CALL, Knows, Question, Reply, ask};
 use crate::row::{Closed, RUNS};
 use crate::steps::{budget, comes_to_an_end, is_settled};
@@ -93,7 +93,16 @@ pub const SOMETIMES: &[Rule] = &[
 ];
 
 /// In some state of a reminder that is rescheduled.
-const RESCHEDULED: &[Rule] = &[("rescheduled, then delivered", |w| w.row.state == State::Delivered && w.reschedule_acknowledged)];
+const RESCHEDULED: &[Rule] = &[
+    ("moved forwards, then delivered", |w| {
+        w.row.state == State::Delivered && w.reschedule_acknowledged && w.row.after == MOVED.0
+    }),
+    // Forwards comes first: the first move that is acknowledged is one.
+    ("moved forwards and back, then delivered", |w| {
+        w.row.state == State::Delivered && w.reschedule_acknowledged && w.row.after == ASKED.0
+    }),
+    ("moved after a death, then delivered", |w| w.row.state == State::Delivered && w.reschedule_acknowledged && w.row.death > 0),
+];
 
 /// In some state of one that is redriven.
 const REDRIVEN: &[Rule] = &[
@@ -132,7 +141,7 @@ pub fn properties(scope: Scope) -> Vec<Property<Protocol>> {
         SOMETIMES[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12] sometimes
     ];
     let (own, own_rules) = match scope {
-        Scope::Reminder => (properties![RESCHEDULED[0] sometimes], RESCHEDULED),
+        Scope::Reminder => (properties![RESCHEDULED[0, 1, 2] sometimes], RESCHEDULED),
         Scope::Redrive => (properties![REDRIVEN[0, 1, 2, 3, 4, 5, 6, 7] sometimes], REDRIVEN),
     };
     all.extend(own);

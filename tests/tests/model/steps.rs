@@ -150,8 +150,10 @@ pub fn steps(world: &World, steps: &mut Vec<Step>) {
     match world.operator {
         Operator::Idle => {
             let cancels = !world.cancel_acknowledged;
-            let moves = world.row.scope == Scope::Reminder && world.row.after != MOVED.0;
-            for wish in [Wish::Cancel].into_iter().filter(|_| cancels).chain([Wish::Reschedule].into_iter().filter(|_| moves)) {
+            let moves = world.row.scope == Scope::Reminder;
+            // Moved to the instants that it has, a row is left alone.
+            let other = if world.row.after == MOVED.0 { Wish::Backwards } else { Wish::Forwards };
+            for (wish, _) in [(Wish::Cancel, cancels), (other, moves)].into_iter().filter(|(_, may)| *may) {
                 steps.extend(CLOCKS.map(|clock| Step::Operator(Operate::Ask(wish, clock))));
             }
         }
@@ -349,8 +351,8 @@ fn deliver(world: &mut World, me: Consumer, step: Deliver) -> Option<Consumer> {
 /// Judges a call by the ledger's true time and by what was promised.
 fn note_call(world: &mut World, row: &Row) {
     let number = row.closed() + 1;
-    let promised = if world.reschedule_acknowledged { MOVED.0 } else { row.after };
-    if world.now < promised || world.now < row.next {
+    // Whoever calls may have claimed before the row was moved: the present due time counts as well.
+    if world.now < row.after.max(world.row.after) || world.now < row.next {
         world.fault(Fault::Early);
     }
     if at(world.now) > last_start(&world.row) {
@@ -390,7 +392,7 @@ fn operate(world: &mut World, me: Operator, step: Operate) -> Option<Operator> {
             if write.write(&mut world.row) == Answered::Done {
                 match wish {
                     Wish::Cancel => world.cancel_acknowledged = true,
-                    Wish::Reschedule => world.reschedule_acknowledged = true,
+                    Wish::Forwards | Wish::Backwards => world.reschedule_acknowledged = true,
                 }
             }
             Operator::Idle

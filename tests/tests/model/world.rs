@@ -95,7 +95,10 @@ pub enum Operator {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wish {
     Cancel,
-    Reschedule,
+    /// To a later due time and deadline.
+    Forwards,
+    /// To the first ones again.
+    Backwards,
 }
 
 /// A slice of the redrive run. The run's lease is not known here: two slices at once are what it must not depend on.
