@@ -462,12 +462,14 @@ fn the_readme_names_what_exists() {
     }
     known.extend(destinations().into_keys().map(|id| id.to_string()));
     known.extend(calendars().into_keys().map(|id| id.to_string()));
-    // What is not in a file: the pattern of names, commands, the reserved prefix, a secret's path, an error's code.
-    let others = ["{function}.{case}.json", "make up", "make demo", "schema/", "dlv_", "punctual/prod/…", "in_the_past"];
+    // What is not in a file: the pattern of names, the reserved prefix, a secret's path, an error's code.
+    let others = ["{function}.{case}.json", "schema/", "dlv_", "punctual/prod/…", "punctual/local/", "in_the_past"];
+    let commands = ["make up", "make demo", "make send EVENT=…", "make schedule FILE=…"];
     for word in readme.split('`').skip(1).step_by(2) {
         let exists = known.contains(word)
             || files.contains(word)
             || others.contains(&word)
+            || commands.contains(&word)
             || word.parse::<Reason>().is_ok_and(|reason| reason.to_string() == word);
         assert!(exists, "the README names {word}, which is nowhere");
     }
