@@ -3,7 +3,7 @@
 
 use punctual_tests::bench::bytes::delivered_at;
 use punctual_tests::bench::cost::{Path, first_try};
-use punctual_tests::bench::{LOOK_UNITS_GOAL, ROW_BYTES_GOAL, WRITE_UNITS_GOAL, look};
+use punctual_tests::bench::{LOOK_UNITS_GOAL, ROW_BYTES_GOAL, SCHEDULE_WRITE_UNITS_GOAL, WRITE_UNITS_GOAL, look, producer};
 
 fn units_of(bill: &punctual_tests::bench::cost::Bill, step: &str) -> f64 {
     bill.lines.iter().filter(|line| line.table == "ledger" && line.step == step).map(|line| line.usage.write_units).sum()
@@ -35,6 +35,12 @@ async fn a_first_try_delivery_stays_within_its_write_units_and_bytes_on_each_pat
         let bytes = delivered_at(1, migrated).expect("a life");
         assert!(goal_bytes(bytes.at_its_end) && goal_bytes(bytes.at_most), "migrated: {migrated}, {bytes:?}");
     }
+}
+
+#[tokio::test]
+async fn storing_a_reminder_by_rule_stays_within_its_write_units() {
+    let units = producer::write_units(25).await.expect("a file");
+    assert!(units > 0.0 && units <= SCHEDULE_WRITE_UNITS_GOAL, "{units}");
 }
 
 #[tokio::test]

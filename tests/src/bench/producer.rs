@@ -14,7 +14,7 @@ use super::longest;
 use super::world::World;
 use crate::console::Console;
 use crate::producer::read::{Entry, Item};
-use crate::producer::report::{Summary, per_second};
+use crate::producer::report::per_second;
 use crate::producer::send;
 use crate::stack::{Stack, StackOptions, root};
 
@@ -44,7 +44,7 @@ pub async fn measure(reminders: usize) -> Result<Produced> {
     let measured = on_stack(&stack, &file).await;
     stack.stop().await?;
     let (per_second, again_per_second, again_created) = measured?;
-    let write_units = write_units(file).await?;
+    let write_units = write_units(reminders).await?;
     Ok(Produced { per_second, again_per_second, again_created, write_units })
 }
 
@@ -73,7 +73,11 @@ async fn on_stack(stack: &Stack, file: &[Entry]) -> Result<(f64, f64, f64)> {
     Ok((first, again, none))
 }
 
-async fn write_units(file: Vec<Entry>) -> Result<f64> {
+/// Write units of the ledger per reminder of such a file, indexes included, by the shipped handler and adapter in this process.
+///
+/// # Errors
+/// If not all reminders are stored.
+pub async fn write_units(reminders: usize) -> Result<f64> {
     let world = World::start().await?;
     world.put_destination(&longest::destination(1, false)?).await?;
     let spec = calendar_event()?.get("calendar").cloned().context("a calendar")?;
@@ -85,7 +89,7 @@ async fn write_units(file: Vec<Entry>) -> Result<f64> {
         let event = RawValue::from_string(event)?;
         Ok(serde_json::to_value(world.schedule(&event).await?)?)
     };
-    let summary: Summary = send(file, post, |_| {}).await?;
+    let summary = send((0..reminders).map(item).collect(), post, |_| {}).await?;
     ensure!(summary.answered("created") == summary.reminders, "not all were created: {}", summary.counts());
     Ok(world.ledger_meter.write_units() / f64::from(u32::try_from(summary.reminders)?))
 }

@@ -221,6 +221,14 @@ pub const ALL: &[Mutant] = &[
         }],
     },
     Mutant {
+        name: "a day that the month does not have becomes its first",
+        patches: &[Patch {
+            file: "shared/core/src/calendar/due.rs",
+            find: "    Ok(counted.date)\n",
+            put: "    Ok(if counted.clamped { counted.date.first_of_month() } else { counted.date })\n",
+        }],
+    },
+    Mutant {
         name: "a fold is the later",
         patches: &[Patch { file: "shared/core/src/calendar/zone.rs", find: "ambiguous.compatible()", put: "ambiguous.later()" }],
     },
