@@ -40,7 +40,7 @@ impl Console {
             function.get(..1).unwrap_or_default().to_ascii_uppercase() + function.get(1..).unwrap_or_default()
         );
         let name = self.note.outputs.get(&output).with_context(|| format!("the stack has no {output}"))?;
-        let invocation = self.api.invoke(name, event).await?;
+        let invocation = self.api.invoke(name, event.to_string()).await?;
         if let Some(error) = invocation.function_error {
             bail!("{function} failed ({error}): {}", invocation.payload);
         }

@@ -54,6 +54,7 @@ impl World {
     async fn operate(&self, mut event: Value) -> Response {
         event["by"] = "ann".into();
         event["why"] = "the law".into();
+        event["evidence"] = "OPS-1".into();
         event["calendar_id"] = "uk".into();
         let rules = StageRules { allow_local: false, secret_prefix: "punctual/test/".into() };
         let by = Correlation::of_request("test");

@@ -90,10 +90,10 @@ fn of_function(function: &str) -> Vec<Event> {
 /// What its function says of an input that it refuses: the first error. Nothing if it takes it.
 fn refusal(function: &str, event: &RawValue) -> Option<FieldError> {
     match function {
-        "schedule" if event.get().contains("\"canary\"") => punctual_schedule::canary::read(event).err(),
         "inspect" if event.get().contains("\"canary\"") => punctual_inspect::canary::read(event).err(),
         "schedule" => match punctual_schedule::input::read(event) {
             Ok(Asked::Schedule(items) | Asked::Preview(items)) => items.into_iter().find_map(Result::err),
+            Ok(Asked::Canary(_)) => None,
             Ok(Asked::Reschedule(items)) => items.into_iter().find_map(Result::err),
             Ok(Asked::Cancel { deliveries, .. } | Asked::Get(deliveries)) => deliveries.into_iter().find_map(Result::err),
             Err(errors) => Some(errors.into_iter().next().expect("an error")),
@@ -198,7 +198,7 @@ fn rows() -> BTreeMap<DeliveryId, Delivery> {
 fn named(event: &Event) -> Vec<DeliveryId> {
     let id = |named: Named| named.delivery_id.or_else(|| Some(named.identity?.derive())).expect("a name");
     match punctual_schedule::input::read(&event.raw).expect("an input") {
-        Asked::Schedule(_) | Asked::Preview(_) => Vec::new(),
+        Asked::Schedule(_) | Asked::Preview(_) | Asked::Canary(_) => Vec::new(),
         Asked::Reschedule(items) => {
             let named = |one: punctual_schedule::input::Move| Named { delivery_id: one.delivery_id, identity: one.identity };
             items.into_iter().map(|one| id(named(one.expect("an item")))).collect()

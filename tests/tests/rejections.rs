@@ -16,7 +16,7 @@ use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane};
 use punctual_core::destination::{Change, Destination, Pause};
 use punctual_core::figures::Heartbeat;
-use punctual_core::id::{Correlation, DestinationId, RunId, CalendarId};
+use punctual_core::id::{CalendarId, Correlation, DestinationId, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::outcome::CallResult;
 use punctual_core::ports::{

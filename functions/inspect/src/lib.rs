@@ -121,7 +121,8 @@ impl<L: Ledger, C: Control + Limits + Operations, D: Letters, T: Time> Inspect<'
     /// # Errors
     /// [`FlowError`] if the ledger or the database's time cannot be had.
     pub async fn handle(&self, event: &RawValue) -> Result<Response, FlowError> {
-        match action(event, &["explain", "shadow_report", "capacity", "dead_letters", "canary", "list", "operations", "calendar"]) {
+        match action(event, &["explain", "shadow_report", "capacity", "dead_letters", "canary", "list", "operations", "calendar"])
+        {
             Ok("shadow_report") => self.shadow_report(event).await,
             Ok("capacity") => self.capacity(event).await,
             Ok("dead_letters") => self.dead_letters(event).await,

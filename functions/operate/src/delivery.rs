@@ -11,7 +11,7 @@ use crate::input::OnDelivery;
 use crate::{Operate, Response};
 
 /// Somebody else's writes may get in between so often before the operator is asked to try again.
-const MOST_TRIES: usize = 5;
+pub(crate) const MOST_TRIES: usize = 5;
 
 impl<L: Ledger, C: Control, K, T: Time> Operate<'_, L, C, K, T> {
     pub(crate) async fn hold(&self, input: OnDelivery) -> Result<Response, FlowError> {
@@ -73,7 +73,7 @@ fn said(transition: &Transition, verb: &str) -> String {
     format!("{verb} delivery {} in state {}{end}", row.id, row.state)
 }
 
-fn refused(row: &Delivery, refusal: Refusal) -> Response {
+pub(crate) fn refused(row: &Delivery, refusal: Refusal) -> Response {
     Response::wrong("refused", "delivery_id", format!("a delivery that is not {}: {refusal}", row.state))
 }
 

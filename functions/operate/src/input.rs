@@ -2,7 +2,7 @@
 
 use punctual_core::calendar::CalendarInput;
 use punctual_core::destination::{FieldError, Spec};
-use punctual_core::id::{DeliveryId, DestinationId, CalendarId};
+use punctual_core::id::{CalendarId, DeliveryId, DestinationId};
 use punctual_core::settings::RetryMode;
 use punctual_core::time::Timestamp;
 use punctual_flows::input::{action, strict};

@@ -19,7 +19,6 @@ use std::time::Duration;
 use punctual_core::destination::{FieldError, StageRules};
 use punctual_core::id::Correlation;
 use punctual_core::ports::{Control, Ledger, Operations, Ticks, Time};
-use punctual_core::time::Timestamp;
 use punctual_flows::FlowError;
 pub use punctual_flows::recall::InFlight;
 use serde::Serialize;

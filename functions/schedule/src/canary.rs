@@ -18,8 +18,10 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::Schedule;
+use crate::check::Known;
 use crate::input::Reminder;
 use crate::result::{ItemResult, Response};
+use crate::when::Calendars;
 
 /// How long it has, in seconds, unless the event says otherwise; and the bounds of that.
 const WITHIN: u32 = 600;
@@ -66,11 +68,8 @@ pub fn read(event: &RawValue) -> Result<CanaryInput, FieldError> {
 }
 
 impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
-    pub(crate) async fn canary(&self, event: &RawValue) -> Result<Response, FlowError> {
-        let CanaryInput { destination_id, run, within_seconds, .. } = match read(event) {
-            Ok(input) => input,
-            Err(error) => return Ok(Response::refused(vec![error])),
-        };
+    pub(crate) async fn canary(&self, input: CanaryInput) -> Result<Response, FlowError> {
+        let CanaryInput { destination_id, run, within_seconds, .. } = input;
         let (destinations, _) = self.control.lookup(std::slice::from_ref(&destination_id)).await?;
         let destinations: BTreeMap<DestinationId, Destination> =
             destinations.into_iter().map(|found| (found.spec.id.clone(), found)).collect();
@@ -82,8 +81,10 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
         };
         let ask_inspect = json!({"action": "canary", "destination_id": destination_id, "run": run});
         let within = Duration::from_secs(u64::from(within_seconds.unwrap_or(WITHIN)));
+        let calendars = Calendars::new();
+        let known = Known { destinations: &destinations, calendars: &calendars, margin: self.margin, now, by: &self.by };
         let checked = reminder(&destination_id, &run, (now.lo, now.lo.plus(within)))
-            .and_then(|reminder| reminder.check(0, &destinations, self.margin, now, &self.by));
+            .and_then(|reminder| reminder.check(0, &known).map_err(|(errors, _)| errors));
         let checked = match checked {
             Ok(checked) => checked,
             Err(errors) => return Ok(Response::refused(errors.into_iter().map(of_canary).collect())),
@@ -91,7 +92,7 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
         // The same run at another instant is the same canary, and no conflict.
         let item = match self.ledger.read_one(&checked.row.id).await? {
             Some(stored) => ItemResult::unchanged(stored),
-            None => self.store_one(Ok(checked)).await,
+            None => self.store_one(Ok(checked), false).await,
         };
         Ok(Response { canary: Some(Sent { run, ask_inspect }), ..Response::of(vec![item], Tally::default()) })
     }
@@ -107,8 +108,9 @@ fn reminder(destination: &DestinationId, run: &CanaryRun, window: (Timestamp, Ti
         reminder_kind,
         destination_id: destination.clone(),
         reference: Reference::new(format!("{MARK}/{destination}/{run}")).map_err(|e| wrong(&e))?,
-        deliver_after: window.0,
-        deliver_by: window.1,
+        deliver_after: Some(window.0),
+        deliver_by: Some(window.1),
+        rule: None,
         payload: to_raw_value(&json!({"canary": true, "run": run, "due": window.0})).map_err(|e| wrong(&e))?,
         migrated: None,
     })

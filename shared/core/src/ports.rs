@@ -15,7 +15,7 @@ use crate::dead_letter::DeadLetter;
 use crate::delivery::{Delivery, Lane, Payload};
 use crate::destination::{Change, Destination};
 use crate::figures::{Calls, Depth, Heartbeat};
-use crate::id::{Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Reference, RunId, CalendarId};
+use crate::id::{CalendarId, Content, DeliveryId, DestinationId, IdempotencyKey, MessageId, Reference, RunId};
 use crate::limiter;
 use crate::message::Message;
 use crate::operation::{Operation, OperationPage, OperationPlace};

@@ -12,7 +12,7 @@ use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::{Delivery, Lane, Payload};
 use punctual_core::destination::{Change, Destination};
 use punctual_core::figures::Heartbeat;
-use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference, RunId, CalendarId};
+use punctual_core::id::{CalendarId, Content, DeliveryId, DestinationId, MessageId, Reference, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::operation::{Operation, OperationPage, OperationPlace};
 use punctual_core::outcome::{CallResult, Failure};

@@ -156,7 +156,7 @@ async fn whole_flow(template: String) {
     assert_eq!(answer["results"][0]["answer"], "already_delivered", "{answer}");
     let hours = json!({"mon": [["09:00", "17:00"]]});
     let calendar = json!({"time_zone": "Europe/London", "hours": hours});
-    let event = json!({"action": "put_calendar", "by": "ann", "why": "test", "calendar_id": "uk", "calendar": calendar});
+    let event = json!({"action": "put_calendar", "by": "ann", "why": "test", "evidence": "OPS-1", "calendar_id": "uk", "calendar": calendar});
     console.do_it("operate", &event).await.unwrap();
     console.do_it("inspect", &json!({"action": "calendar"})).await.unwrap();
     console.do_it("inspect", &json!({"action": "calendar", "calendar_id": "uk"})).await.unwrap();

@@ -63,10 +63,11 @@ async fn put_calendar(world: &World) {
         "time_zone": "Europe/London",
         "hours": {"mon": day, "tue": day, "wed": day, "thu": day, "fri": day},
     });
-    let event = json!({"action": "put_calendar", "by": "ann", "why": "test", "calendar_id": "uk", "calendar": calendar});
+    let event = json!({"action": "put_calendar", "by": "ann", "why": "test", "evidence": "OPS-1", "calendar_id": "uk", "calendar": calendar});
     world.console().do_it("operate", &event).await.unwrap();
     let ics = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20320101\nSUMMARY:New Year\nEND:VEVENT\nEND:VCALENDAR\n";
-    let event = json!({"action": "import_holidays", "by": "ann", "why": "test", "calendar_id": "uk", "ics": ics});
+    let event =
+        json!({"action": "import_holidays", "by": "ann", "why": "test", "evidence": "OPS-1", "calendar_id": "uk", "ics": ics});
     world.console().do_it("operate", &event).await.unwrap();
     let shown = world.console().do_it("inspect", &json!({"action": "calendar", "calendar_id": "uk"})).await.unwrap();
     assert_eq!(shown["calendars"]["found"][0]["version"], 2, "{shown}");

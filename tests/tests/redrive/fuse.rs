@@ -10,7 +10,7 @@ use punctual_core::calendar::StoredCalendar;
 use punctual_core::delivery::{Delivery, Lane, Payload};
 use punctual_core::destination::{Change, Destination};
 use punctual_core::figures::Heartbeat;
-use punctual_core::id::{Content, DeliveryId, DestinationId, MessageId, Reference, RunId, CalendarId};
+use punctual_core::id::{CalendarId, Content, DeliveryId, DestinationId, MessageId, Reference, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
 use punctual_core::ports::{
     Acquired, Control, Created, Cursor, EndedPage, EndedQuery, Ledger, Letter, Letters, Outgoing, Partition, PortError, Queue,

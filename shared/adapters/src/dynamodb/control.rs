@@ -12,7 +12,7 @@ use punctual_core::calendar::StoredCalendar;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination, Pause, Spec};
 use punctual_core::figures::{Calls, Heartbeat};
-use punctual_core::id::{DeliveryId, DestinationId, RunId, CalendarId};
+use punctual_core::id::{CalendarId, DeliveryId, DestinationId, RunId};
 use punctual_core::limiter::{Key, Micros, Move, Moved};
 use punctual_core::ports::{Control, Cursor, Limits, Overview, PortError, ShadowPage, ShadowQuery, Stored, Watched};
 use punctual_core::redrive::Run;

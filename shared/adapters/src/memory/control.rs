@@ -8,7 +8,7 @@ use punctual_core::calendar::StoredCalendar;
 use punctual_core::delivery::Lane;
 use punctual_core::destination::{Change, Destination};
 use punctual_core::figures::{Calls, Heartbeat};
-use punctual_core::id::{DestinationId, RunId, CalendarId};
+use punctual_core::id::{CalendarId, DestinationId, RunId};
 use punctual_core::limiter::{Key, Micros, Move, Moved};
 use punctual_core::operation::{Operation, OperationPage, OperationPlace};
 use punctual_core::ports::{Control, Cursor, Limits, Operations, Overview, PortError, ShadowPage, ShadowQuery, Stored, Watched};
