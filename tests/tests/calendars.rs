@@ -59,7 +59,8 @@ impl World {
         let rules = StageRules { allow_local: false, secret_prefix: "punctual/test/".into() };
         let by = Correlation::of_request("test");
         let (ledger, control) = (&self.ledger, &self.control);
-        let operate = Operate { ledger, control, time: &Standing, rules: &rules, margin: MARGIN, by };
+        let ticks = punctual_adapters::memory::MemoryTicks::default();
+        let operate = Operate { ledger, control, ticks: &ticks, time: &Standing, rules: &rules, margin: MARGIN, by };
         operate.handle(&RawValue::from_string(event.to_string()).unwrap()).await.unwrap()
     }
 
@@ -81,7 +82,8 @@ impl World {
         let event = json!({"action": "calendar", "calendar_id": id});
         let letters = punctual_adapters::memory::MemoryDeadLetters::default();
         let (ledger, control) = (&self.ledger, &self.control);
-        let inspect = Inspect { ledger, control, letters: &letters, time: &Standing, margin: MARGIN };
+        let inspect =
+            Inspect { ledger, control, letters: &letters, time: &Standing, tick: Duration::from_secs(60), margin: MARGIN };
         inspect.handle(&RawValue::from_string(event.to_string()).unwrap()).await.unwrap()
     }
 }
