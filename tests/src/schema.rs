@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use punctual_operate::input::{ImportHolidays, PutCalendar};
+use punctual_schedule::canary::CanaryInput;
 use punctual_schedule::input::{CancelInput, GetInput, RescheduleInput, ScheduleInput};
 use schemars::{Schema, schema_for};
 
@@ -15,9 +16,10 @@ use schemars::{Schema, schema_for};
 /// # Errors
 /// If a schema is no JSON, which it is.
 pub fn files() -> Result<BTreeMap<String, String>, serde_json::Error> {
-    let schemas: [(&str, Schema); 6] = [
+    let schemas: [(&str, Schema); 7] = [
         ("operate.import_holidays", schema_for!(ImportHolidays)),
         ("operate.put_calendar", schema_for!(PutCalendar)),
+        ("schedule.canary", schema_for!(CanaryInput)),
         ("schedule.cancel", schema_for!(CancelInput)),
         ("schedule.get", schema_for!(GetInput)),
         ("schedule.reschedule", schema_for!(RescheduleInput)),

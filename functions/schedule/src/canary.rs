@@ -30,17 +30,21 @@ const MOST: u32 = 3_600;
 
 /// The `canary` action.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CanaryInput {
     /// Always `canary`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["canary"])))]
     pub action: String,
     /// A destination that is registered for it.
     pub destination_id: DestinationId,
     /// Its name, the same again is the same canary; 1 to 24 characters. Without it, the present instant.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub run: Option<CanaryRun>,
     /// From now to its deadline, in seconds; 60 to 3,600. Default 600.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 60, max = 3600)))]
     pub within_seconds: Option<u32>,
 }
 
