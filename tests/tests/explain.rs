@@ -12,7 +12,7 @@ use punctual_core::breaker::{Open, Probe, Reach};
 use punctual_core::clock::Now;
 use punctual_core::delivery::{Cancel, Delivery, Hold, Payload};
 use punctual_core::destination::{Destination, Mode, Pause};
-use punctual_core::explain::{Backlog, Explanation, Whither, explain, text};
+use punctual_core::explain::{Backlog, Explanation, Runs, Whither, explain, text};
 use punctual_core::id::{DeliveryId, Owner};
 use punctual_core::reason::Reason;
 use punctual_core::redrive::{ForRow, Offer, for_offer};
@@ -75,6 +75,7 @@ struct Case {
     reach: Option<Reach>,
     settings: Settings,
     backlog: Backlog,
+    runs: Option<Runs>,
     minute: i64,
 }
 
@@ -86,6 +87,7 @@ fn case(title: &'static str, row: Delivery) -> Case {
         reach: None,
         settings: Settings::default(),
         backlog: Backlog { candidates: Vec::new(), complete: true },
+        runs: None,
         minute: NOW,
     }
 }
@@ -113,6 +115,7 @@ fn situations() -> Vec<Case> {
         Some(Reach { version: 2, silent: 3, open: Some(open), ..Reach::unproven(by()) })
     };
     let probe = Probe { owner: Owner::new("o").expect("an owner"), until: at(21) };
+    let ended = |last: Option<i64>| Some(Runs { tick: Duration::from_secs(60), last: last.map(at) });
     let mut shadow = destination();
     shadow.spec.mode = Mode::Shadow;
     let won = Delivery { late_success: Some(1), ..row(State::Delivering, Some(Reason::OutcomeUnknown)) };
@@ -149,6 +152,22 @@ fn situations() -> Vec<Case> {
             settings: Settings::default().with(Switch::DispatchPaused(Some(at(19)))),
             ..case("scheduled, dispatch paused", fresh(State::Scheduled))
         },
+        Case { runs: ended(Some(18)), ..case("scheduled, a run a moment ago", fresh(State::Scheduled)) },
+        Case { runs: ended(Some(16)), ..case("scheduled, no run for four minutes", fresh(State::Scheduled)) },
+        Case { runs: ended(Some(16)), ..case("queued, no run for four minutes", fresh(State::Queued)) },
+        Case { runs: ended(Some(16)), ..case("dead, owes its letter, no run for four minutes", owes(Reason::Rejected)) },
+        Case { runs: ended(None), ..case("scheduled, due, no run ever", fresh(State::Scheduled)) },
+        Case { runs: ended(None), minute: 9, ..case("scheduled, not due, no run ever", fresh(State::Scheduled)) },
+        Case {
+            settings: Settings::default().with(Switch::DispatchPaused(Some(at(15)))),
+            runs: ended(Some(19)),
+            ..case("scheduled, dispatch paused, and yet runs come", fresh(State::Scheduled))
+        },
+        Case {
+            settings: Settings::default().with(Switch::DispatchPaused(Some(at(18)))),
+            runs: ended(Some(19)),
+            ..case("scheduled, dispatch paused while a run was under way", fresh(State::Scheduled))
+        },
         Case { backlog: ahead(1, true), ..case("scheduled, one ahead", fresh(State::Scheduled)) },
         Case { backlog: ahead(100, true), ..case("scheduled, 100 ahead", fresh(State::Scheduled)) },
         Case { backlog: ahead(100, true), ..case("queued, 100 ahead, of which 50 are out", fresh(State::Queued)) },
@@ -164,6 +183,7 @@ fn explained(case: &Case, payload: Option<&Payload>) -> Explanation {
         reach: case.reach.as_ref(),
         settings: case.settings,
         backlog: Some(&case.backlog),
+        runs: case.runs,
     };
     explain(&case.row, payload, whither, MARGIN, Now::exactly(at(case.minute)))
 }

@@ -411,3 +411,17 @@ fn no_action_goes_unsigned() {
         assert_eq!((errors[0].code, errors[0].field.as_str()), ("missing_field", "by"), "{action}: {errors:?}");
     }
 }
+
+/// The old destination is overwritten: what was changed from what to what is in the record.
+#[tokio::test]
+async fn a_record_names_the_fields_that_were_replaced() {
+    let world = registered(&dead()).await;
+    let changed = json!({
+        "id": "crm", "url": "https://hooks.example.com/new", "secrets": ["punctual/test/key"], "rate_per_second": 7
+    });
+    assert!(world.operate(asked("put_destination", json!({"destination": changed}))).await.ok);
+    let records = world.operations().await;
+    let told = "replaced destination crm, version 1: rate_per_second 50 to 7; \
+                url \"https://hooks.example.com/r\" to \"https://hooks.example.com/new\"";
+    assert!(records.iter().any(|one| one.did == told), "{records:?}");
+}

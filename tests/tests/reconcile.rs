@@ -142,6 +142,21 @@ async fn bad_csv_lines_are_counted_and_told_with_what_would_be_right() {
     assert!(text(&audit).contains("result        not clean: 2 deviating, 8 unreadable in the export"), "{}", text(&audit));
 }
 
+/// Lines that end with a carriage return alone are none: nothing behind one is passed over without a word.
+#[tokio::test]
+async fn a_carriage_return_alone_hides_no_record() {
+    let seed = Seed { deliveries: 2 };
+    let (first, second) = (seed.id(0).unwrap(), seed.id(1).unwrap());
+    let at = "2026-12-01T09:00:00Z";
+    let (_folder, old) = export("old.csv", format!("webhook-id,time\r{first},{at}\r{second},{at}\r").into_bytes());
+    let refused = compared(&seed, vec![old], 10).await.unwrap_err().to_string();
+    assert!(refused.contains("a header line that names the columns webhook-id and time"), "{refused}");
+    let (_folder, mixed) = export("mixed.csv", format!("webhook-id,time\n{first},{at}\r{second},{at}\n").into_bytes());
+    let audit = compared(&seed, vec![mixed], 10).await.unwrap();
+    assert_eq!(told(&audit.unreadable_lines), ["2: 2 columns, as the header has; got 3"]);
+    assert!(!audit.clean);
+}
+
 #[tokio::test]
 async fn bad_json_lines_are_counted_and_told_with_what_would_be_right() {
     let long = "x".repeat(70_000);

@@ -62,7 +62,7 @@ impl<L: Ledger, C: Control + Limits, D: Letters, T: Time> Inspect<'_, L, C, D, T
                     destination: watched.destinations.first(),
                     reach: watched.reach.first().map(|(_, reach)| reach),
                     settings: watched.settings,
-                    backlog: None,
+                    ..Whither::default()
                 };
                 let booked = self.control.limit(&Key::of(&destination_id)).await?;
                 let each = patience_seconds.map(|seconds| Duration::from_secs(u64::from(seconds)));

@@ -2,9 +2,9 @@
 
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::{Destination, FieldError};
-use punctual_core::explain::{Backlog, Whither, explain, text};
+use punctual_core::explain::{Backlog, Runs, Whither, explain, text};
 use punctual_core::id::{DeliveryId, IdentityParts, MessageId, Reference};
-use punctual_core::ports::{Control, Ledger, Time, WakeQuery};
+use punctual_core::ports::{Control, Ledger, Overview, Time, WakeQuery};
 use punctual_core::state::State;
 use punctual_flows::FlowError;
 use serde::Deserialize;
@@ -50,7 +50,7 @@ pub struct Identity {
     pub reminder_kind: String,
 }
 
-impl<L: Ledger, C: Control, D, T: Time> Inspect<'_, L, C, D, T> {
+impl<L: Ledger, C: Control + Overview, D, T: Time> Inspect<'_, L, C, D, T> {
     pub(crate) async fn explain(&self, input: ExplainInput) -> Result<Response, FlowError> {
         let (ids, field) = match (input.delivery_id, input.reference, input.identity, input.message_id) {
             (Some(id), None, None, None) => (vec![id], "delivery_id"),
@@ -74,8 +74,13 @@ impl<L: Ledger, C: Control, D, T: Time> Inspect<'_, L, C, D, T> {
             }
         };
         let mut deliveries = Vec::new();
+        let mut runs = None;
         for id in ids.iter().take(MOST) {
             let Some(found) = self.ledger.partition(id).await? else { continue };
+            if runs.is_none() {
+                let last = self.control.heartbeat("dispatch").await?.map(|heartbeat| heartbeat.at);
+                runs = Some(Runs { tick: self.tick, last });
+            }
             let watched = self.control.watch(std::slice::from_ref(&found.row.destination)).await?;
             let destination = watched.destinations.first();
             let backlog = match destination {
@@ -87,13 +92,20 @@ impl<L: Ledger, C: Control, D, T: Time> Inspect<'_, L, C, D, T> {
                 reach: watched.reach.first().map(|(_, reach)| reach),
                 settings: watched.settings,
                 backlog: backlog.as_ref(),
+                runs,
             };
             deliveries.push(explain(&found.row, found.payload.as_ref(), whither, self.margin, self.time.now()?));
         }
         if deliveries.is_empty() {
             return Ok(Response::refused(FieldError::new("not_found", field, "a delivery that the ledger has")));
         }
-        let text = deliveries.first().map(text).unwrap_or_default().lines().map(str::to_owned).collect();
+        let mut text: Vec<String> = deliveries.first().map(text).unwrap_or_default().lines().map(str::to_owned).collect();
+        if ids.len() > MOST {
+            text.push(format!(
+                "These are {MOST} of {} deliveries with that reference: ask for the others by their ids.",
+                ids.len()
+            ));
+        }
         Ok(Response { deliveries, ..Response::answered(text) })
     }
 

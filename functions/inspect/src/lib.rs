@@ -18,7 +18,7 @@ use std::time::Duration;
 use punctual_core::destination::FieldError;
 use punctual_core::explain::Explanation;
 use punctual_core::operation::Operation;
-use punctual_core::ports::{Control, Ledger, Letters, Limits, Operations, Time};
+use punctual_core::ports::{Control, Ledger, Letters, Limits, Operations, Overview, Time};
 use punctual_core::shadow::Verdict;
 use punctual_flows::FlowError;
 use punctual_flows::input::{action, strict};
@@ -115,7 +115,7 @@ pub struct Inspect<'a, L, C, D, T> {
     pub tick: Duration,
 }
 
-impl<L: Ledger, C: Control + Limits + Operations, D: Letters, T: Time> Inspect<'_, L, C, D, T> {
+impl<L: Ledger, C: Control + Limits + Operations + Overview, D: Letters, T: Time> Inspect<'_, L, C, D, T> {
     /// Answers an event. A bad question is an answer, not an error.
     ///
     /// # Errors

@@ -200,7 +200,8 @@ impl<L: Ledger, C: Control, D, T: Time> Inspect<'_, L, C, D, T> {
     async fn ended(&self, collected: &mut Collected<'_>, mut start: Option<EndedPlace>) -> Result<Option<Place>, FlowError> {
         let input = collected.input;
         loop {
-            if collected.is_full() || self.time.time_left() <= RESERVE {
+            // The first page is read whatever the time: without a place to go on from, an answer would say that this is all.
+            if start.is_some() && (collected.is_full() || self.time.time_left() <= RESERVE) {
                 return Ok(start.map(Place::Ended));
             }
             let page =

@@ -1,5 +1,6 @@
 //! I write destinations: register, replace, pause, resume, promote. Each write is versioned and says who and why.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use punctual_core::destination::{Change, Destination, FieldError, Mode, Pause, Spec};
@@ -39,10 +40,9 @@ impl<L: Ledger, C: Control, K, T: Time> Operate<'_, L, C, K, T> {
             // What the receivers answered is remembered for a version: the same again must not forget it.
             return Ok(Response::done(format!("nothing: {} is so already", stored.spec.id), version));
         }
-        let did = if version == 0 {
-            format!("registered destination {}", spec.id)
-        } else {
-            format!("replaced destination {}", spec.id)
+        let did = match &stored {
+            None => format!("registered destination {}", spec.id),
+            Some(stored) => format!("replaced destination {}, version {version}: {}", spec.id, changes(&stored.spec, &spec)),
         };
         let next = Destination {
             spec,
@@ -164,4 +164,21 @@ fn shrinks(stored: &Spec, next: &Spec) -> Option<FieldError> {
     (next.shards < stored.shards).then(|| {
         FieldError::new("must_not_shrink", "destination.shards", format!("{} or more: rows live in those lanes", stored.shards))
     })
+}
+
+/// What an operation changes of a destination, field by field, from what to what: the record is all that is left of the old one.
+/// A destination names its secrets and holds none.
+fn changes(old: &Spec, new: &Spec) -> String {
+    let fields = |spec: &Spec| match serde_json::to_value(spec) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let (old, new) = (fields(old), fields(new));
+    let none = serde_json::Value::Null;
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let change = |name: &String| {
+        let (was, is) = (old.get(name).unwrap_or(&none), new.get(name).unwrap_or(&none));
+        (was != is).then(|| format!("{name} {was} to {is}"))
+    };
+    names.into_iter().filter_map(change).collect::<Vec<_>>().join("; ")
 }

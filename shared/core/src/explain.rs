@@ -17,10 +17,12 @@ use crate::time::Timestamp;
 
 mod expect;
 mod redrive;
+mod runs;
 mod text;
 mod why;
 
 pub use expect::{Backlog, Expected};
+pub use runs::Runs;
 pub use text::text;
 
 /// The answer.
@@ -83,6 +85,8 @@ pub struct Whither<'a> {
     pub settings: Settings,
     /// What waits for that destination by the row's own time, if it was read.
     pub backlog: Option<&'a Backlog>,
+    /// What dispatch has left behind, if it was looked at.
+    pub runs: Option<Runs>,
 }
 
 /// Explains a row. Without its destination (unregistered) the policy's numbers are unknown and shown as 0.
@@ -151,14 +155,14 @@ fn next(row: &Delivery, whither: Whither<'_>, last: Timestamp, now: Now) -> Opti
         State::Delivered | State::Cancelled | State::Shadowed => None,
         // Dispatch sends its dead letter.
         State::Dead | State::Expired => {
-            let looked_at = whither.destination.is_some_and(|d| d.paused.is_none()) && whither.settings.dispatch_paused.is_none();
+            let looked_at = whither.destination.is_some_and(|d| d.paused.is_none()) && runs::still(row, whither, now).is_none();
             (row.owes_dead_letter() && looked_at).then_some(now.lo)
         }
         State::Delivering => row.lease_end(),
         State::Scheduled | State::Dispatching if !registered => None,
         State::Dispatching => row.lease_end(),
         // No run comes by itself, not even to expire it.
-        State::Scheduled if whither.settings.dispatch_paused.is_some() => None,
+        State::Scheduled if runs::still(row, whither, now).is_some() => None,
         State::Scheduled if frozen(row, whither.destination).is_some() => Some(last),
         State::Scheduled | State::Queued | State::Deferred => Some(ready(row, whither, last, now).min(last)),
     };
@@ -166,7 +170,7 @@ fn next(row: &Delivery, whither: Whither<'_>, last: Timestamp, now: Now) -> Opti
 }
 
 fn expected(row: &Delivery, whither: Whither<'_>, last: Timestamp, margin: Duration, now: Now) -> Option<Expected> {
-    let left = row.state == State::Scheduled && whither.settings.dispatch_paused.is_some();
+    let left = row.state == State::Scheduled && runs::still(row, whither, now).is_some();
     let free = waits(row) && !left && now.hi <= last && frozen(row, whither.destination).is_none();
     if free { expect::of(row, whither, ready(row, whither, last, now), last, margin, now) } else { None }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use punctual_adapters::clock::machine_time;
 use punctual_core::delivery::Delivery;
+use punctual_core::figures::Heartbeat;
 use punctual_core::id::{DeliveryId, IdempotencyKey};
 use punctual_core::ports::{Control, Created, Ledger, Stored};
 use punctual_core::reason::Reason;
@@ -75,6 +76,9 @@ async fn every_state_and_reason_is_told_as_it_was_reviewed() {
         if n == 0 {
             assert_eq!(world.control.put_destination(&destination(begun), 0).await.unwrap(), Stored::Done);
         }
+        // Dispatch is alive, as far as can be told.
+        let beat = Heartbeat { at: machine_time(), line: "a run".into() };
+        world.control.note_heartbeat("dispatch", &beat).await.unwrap();
         let id = DeliveryId::new(format!("dlv_{n}")).unwrap();
         let row = Delivery { idempotency_key: IdempotencyKey::from(&id), id: id.clone(), ..row(begun, state, reason) };
         assert_eq!(world.ledger.create(&row, &payload(begun)).await.unwrap(), Created::New);

@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use super::ReconcileError;
 use super::export::{ID, Sink, TIME, line};
@@ -35,7 +35,9 @@ enum Split {
 
 impl Splitter {
     fn new(delimiter: u8) -> Self {
-        let reader = ReaderBuilder::new().delimiter(delimiter).build();
+        // A carriage return alone ends no record: it is white space before a line's end, and elsewhere part of a field that fits
+        // nothing. So no record behind one is passed over.
+        let reader = ReaderBuilder::new().delimiter(delimiter).terminator(Terminator::Any(b'\n')).build();
         Self { reader, text: vec![0; LONGEST], ends: vec![0; MOST_COLUMNS], used: (0, 0) }
     }
 
@@ -102,6 +104,11 @@ pub(super) fn read(from: &mut impl BufRead, sink: &mut Sink<'_>) -> Result<(), R
             bytes.push(b'\n');
         }
         let Some((splitter, columns)) = &mut known else {
+            if !fits {
+                return Err(
+                    sink.broken(Some(number), format!("a header line of at most {LONGEST} bytes, with line feeds between lines"))
+                );
+            }
             known = Some(header(&bytes).map_err(|problem| sink.broken(Some(number), problem))?);
             continue;
         };
@@ -174,6 +181,7 @@ mod tests {
             ("webhook-id,webhook_id,time\n", None),
             ("id,time\n", None),
             ("dlv_1,2026-12-01T09:00:00Z\n", None),
+            ("webhook-id,time\rdlv_1,2026-12-01T09:00:00Z\n", None),
         ] {
             let found = header(line.as_bytes()).ok().map(|(_, c)| (c.id, c.time, c.all));
             assert_eq!(found, expected, "{line:?}");

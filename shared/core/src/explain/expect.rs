@@ -1,7 +1,8 @@
 //! I estimate when a row's next call starts: what goes before it, at the destination's rate.
 //!
 //! Nearest deadline first, one call after the other at the rate that is left beside redrives, as [`crate::capacity`] counts.
-//! I know no failure, no burst, no in-flight cap, and nothing that falls due after the row itself.
+//! I know no failure, no burst, and nothing that falls due after the row itself. Where more
+//! goes before it than may be out at a time, I say so.
 
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ pub struct Expected {
     pub start: Timestamp,
     /// So many deliveries go before it.
     pub ahead: u64,
-    /// It may be later: not all that waits was looked at, or the breaker is open.
+    /// It may be later: not all that waits was looked at, the breaker is open, or more goes before it than may be out at a time.
     pub or_later: bool,
     /// It would be after the last safe start: the row expires without that call.
     pub too_late: bool,
@@ -73,8 +74,11 @@ pub(super) fn of(
     }
     let start = ready.max(Timestamp::from_millis(at.div_euclid(1_000)));
     let open = whither.reach.is_some_and(|reach| reach.open.is_some());
-    let (or_later, too_late) = (!backlog.complete || open, start > last);
-    let told = told(row, start, (ahead, backlog.complete), rate, or_later, too_late);
+    // Dispatch releases no more at a time than there is room for: an unproven destination takes its backlog over several runs.
+    let room = destination.capacity(whither.reach).max_in_flight;
+    let narrow = row.state == State::Scheduled && ahead >= u64::from(room);
+    let (or_later, too_late) = (!backlog.complete || open || narrow, start > last);
+    let told = told(row, start, (ahead, backlog.complete), rate, narrow.then_some(room), or_later, too_late);
     Some(Expected { start, ahead, or_later, too_late, told })
 }
 
@@ -94,7 +98,15 @@ fn goes_before(candidate: &Candidate, row: &Delivery, margin: Duration, now: Now
         && (candidate.deliver_by, candidate.wake_at, &candidate.id) < (row.deliver_by, row.next_attempt_at, &row.id)
 }
 
-fn told(row: &Delivery, start: Timestamp, (ahead, complete): (u64, bool), rate: u32, or_later: bool, too_late: bool) -> String {
+fn told(
+    row: &Delivery,
+    start: Timestamp,
+    (ahead, complete): (u64, bool),
+    rate: u32,
+    room: Option<u32>,
+    or_later: bool,
+    too_late: bool,
+) -> String {
     let calls = if rate == 1 { "call" } else { "calls" };
     let least = if complete { "" } else { "at least " };
     let queue = match ahead {
@@ -106,5 +118,6 @@ fn told(row: &Delivery, start: Timestamp, (ahead, complete): (u64, bool), rate: 
     let about = if or_later { "not before" } else { "about" };
     let taken = if row.state == State::Scheduled { ", once a dispatch run has taken it" } else { "" };
     let late = if too_late { "; that is after its last safe start: at this rate it expires without a call" } else { "" };
-    format!("{about} {start}{taken}: {queue}{late}.")
+    let room = room.map_or_else(String::new, |room| format!(", and no more than {room} are out at a time"));
+    format!("{about} {start}{taken}: {queue}{room}{late}.")
 }

@@ -1,6 +1,6 @@
 //! I say why a row is where it is, in a few sentences that are true of the row, its destination and the present.
 
-use super::{Whither, frozen, open};
+use super::{Whither, frozen, open, runs};
 use crate::attempt::Answer;
 use crate::clock::Now;
 use crate::delivery::Delivery;
@@ -20,12 +20,9 @@ pub(super) fn of(row: &Delivery, whither: Whither<'_>, last: Timestamp, now: Now
         if whither.settings.retry_mode == RetryMode::DeadLetter {
             told += " The kill switch is on: if its next attempt fails, it is not retried but dead.";
         }
-        if let Some(since) = whither.settings.dispatch_paused {
-            told += &format!(
-                " An operator switched dispatch's schedule off at {since}: until it is resumed, what waits in the ledger stays there and nothing is \
-                 rescued, unless a run is started by hand."
-            );
-        }
+    }
+    if (!row.state.is_terminal() && !row.state.needs_operator()) || row.owes_dead_letter() {
+        told += &runs::told(row, whither, now);
     }
     told
 }
