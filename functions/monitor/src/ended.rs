@@ -1,4 +1,4 @@
-//! I read the index of dead and expired rows: those that can still be saved first, then those of the last day.
+//! I read the index of dead and expired rows: those that can still be saved first, then those of the last days.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use punctual_core::time::Timestamp;
 
 use crate::run::TIME_RESERVE;
 
-/// Deadlines that are longer past are not looked at.
-pub const LATELY: Duration = Duration::from_secs(86_400);
+/// Deadlines that are longer past are not looked at: as long as the dead letters keep a message.
+pub const LATELY: Duration = Duration::from_secs(14 * 86_400);
 /// The most entries of each kind that one run reads.
 pub const MOST_ENTRIES: usize = 20_000;
 /// The most entries of one page.

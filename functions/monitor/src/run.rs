@@ -1,6 +1,6 @@
 //! I am one run of monitor, in the order of its steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +33,29 @@ pub struct Memory {
     repeats: Mutex<Repeats>,
     /// When the first run was: whoever has never been heard of since has been silent for so long.
     began: Mutex<Option<Timestamp>>,
+    /// When each destination was last seen that could not be called; one that was seen callable ever since is not in it.
+    held_back: Mutex<BTreeMap<DestinationId, Timestamp>>,
+    /// How many messages could be received at the last look.
+    visible: Mutex<u64>,
+}
+
+impl Memory {
+    /// Since when a destination may be called: since it was last changed (a resume is a change), or seen paused or with an open
+    /// breaker. Notes what is seen now.
+    fn callable_since(&self, destination: &Destination, reach: Option<&Reach>, now: Timestamp) -> Timestamp {
+        let mut held_back = self.held_back.lock().unwrap_or_else(PoisonError::into_inner);
+        if destination.paused.is_some() || reach.is_some_and(|reach| reach.open.is_some()) {
+            held_back.insert(destination.spec.id.clone(), now);
+        }
+        let seen = held_back.get(&destination.spec.id).copied();
+        seen.map_or(destination.changed.at, |seen| seen.max(destination.changed.at))
+    }
+
+    /// The larger of the last look's number and this one's, which is kept.
+    fn lately(&self, visible: u64) -> u64 {
+        let mut before = self.visible.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *before, visible).max(visible)
+    }
 }
 
 /// Monitor with its ports.
@@ -84,6 +107,7 @@ impl<L: Ledger, C: Control + Overview, Q: Gauge, D: Gauge, T: Time> Monitor<'_, 
         figures.cursors = count(cursors?.len());
         figures.retries_disabled = settings?.1.retry_mode == RetryMode::DeadLetter;
         (figures.queue, figures.dead_letters) = (queue?, dead_letters?);
+        figures.visible_lately = self.memory.lately(figures.queue.visible);
         let beat = heartbeat?.map_or_else(|| self.began(now.lo), |heartbeat| heartbeat.at);
         figures.dispatch_age_seconds = now.lo.since(beat).as_secs();
         // A run that cannot be read slows nothing down here: whoever starts one is told.
@@ -126,6 +150,7 @@ impl<L: Ledger, C: Control + Overview, Q: Gauge, D: Gauge, T: Time> Monitor<'_, 
                         read_until,
                         calls_percent: repeats.percent(id),
                         redriving: runs.iter().any(|run| may_take(run, id)),
+                        callable_since: Some(self.memory.callable_since(destination, reaches.get(id), now.lo)),
                     };
                     figures.destination(known, self.tick);
                 }
@@ -136,7 +161,11 @@ impl<L: Ledger, C: Control + Overview, Q: Gauge, D: Gauge, T: Time> Monitor<'_, 
             }
         }
         drop(readings);
-        figures.looked_at(&self.look_at(suspects).await?);
+        let looked_at = self.look_at(suspects).await?;
+        figures.looked_at(&looked_at);
+        let paused: BTreeSet<DestinationId> =
+            destinations.iter().filter(|one| one.paused.is_some()).map(|one| one.spec.id.clone()).collect();
+        figures.letters(&ended, &looked_at, &paused);
         Ok(figures)
     }
 

@@ -83,6 +83,8 @@ pub mod metric {
     pub const OUT: &str = "Out";
     /// Monitor: rows that an operator holds.
     pub const FROZEN: &str = "Frozen";
+    /// Monitor: rows that a pause or a hold keeps back, and whose last safe start is near.
+    pub const HELD_BACK_NEAR_DEADLINE: &str = "HeldBackNearDeadline";
     /// Monitor: seconds that the oldest due row has been due, whatever its destination.
     pub const OLDEST_DUE_SECONDS: &str = "OldestDueSeconds";
     /// Monitor: how much of its time the due row has used that has the least of it left, in percent.
@@ -119,6 +121,8 @@ pub mod metric {
     pub const RETRIES_DISABLED: &str = "RetriesDisabled";
     /// Monitor: messages of the queue that can be received.
     pub const QUEUE_VISIBLE: &str = "QueueVisible";
+    /// Monitor: messages that could be received at this look or the one before, whichever were more.
+    pub const QUEUE_VISIBLE_LATELY: &str = "QueueVisibleLately";
     /// Monitor: messages of the queue that were received and are neither deleted nor seen again.
     pub const QUEUE_IN_FLIGHT: &str = "QueueInFlight";
     /// Monitor: messages of the queue that are not to be seen yet.
@@ -154,6 +158,7 @@ pub mod metric {
         DUE,
         OUT,
         FROZEN,
+        HELD_BACK_NEAR_DEADLINE,
         OLDEST_DUE_SECONDS,
         OLDEST_OVERDUE_SECONDS,
         TIME_USED_PERCENT,
@@ -174,6 +179,7 @@ pub mod metric {
         CURSORS,
         RETRIES_DISABLED,
         QUEUE_VISIBLE,
+        QUEUE_VISIBLE_LATELY,
         QUEUE_IN_FLIGHT,
         QUEUE_DELAYED,
         DEAD_LETTERS,

@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use crate::admission::Candidate;
 use crate::figures::load::{Load, Span};
+use crate::figures::stage::SOON;
 use crate::id::DeliveryId;
 use crate::retry::last_safe_start;
 use crate::time::Timestamp;
 
 /// A row that is out is not looked at before it is late by this: messages take a moment.
 pub const LOOK_AFTER: Duration = Duration::from_secs(10);
+/// A last safe start that is less than this away is near: time enough for a person to resume, release or tell the owner.
+pub const NEAR: Duration = Duration::from_secs(1_800);
 /// So many of the rows that are out the longest are looked at for one destination.
 pub const MOST_LOOKED_AT: usize = 100;
 
@@ -41,6 +44,12 @@ pub struct Backlog {
     pub used_percent: u32,
     /// The next last safe start of what is due, held or not.
     pub next_last_start: Option<Timestamp>,
+    /// Due or out, or due within [`SOON`], and not past their last safe start: those that a call is wanted for.
+    pub wanted: u64,
+    /// Whose last safe start is [`NEAR`], due or not, held by an operator or not.
+    pub near: u64,
+    /// Of these, held by an operator: they sleep until their last safe start.
+    pub held_near: u64,
     /// Out, due or not.
     pub out: u64,
     /// Since when the oldest of those that are out should have been called.
@@ -64,6 +73,9 @@ impl Backlog {
             due_since: None,
             used_percent: 0,
             next_last_start: None,
+            wanted: 0,
+            near: 0,
+            held_near: 0,
             out: 0,
             out_since: None,
             suspects: 0,
@@ -82,7 +94,14 @@ impl Backlog {
         let is_due = since <= now;
         self.out += u64::from(candidate.held_until.is_some());
         // A frozen row sleeps until its last safe start: it waits for nobody.
-        if !is_due || (candidate.held_until.is_none() && candidate.wake_at >= last) {
+        let asleep = candidate.held_until.is_none() && candidate.wake_at >= last;
+        if last >= now {
+            let near = last < now.plus(NEAR);
+            self.near += u64::from(near);
+            self.held_near += u64::from(near && asleep);
+            self.wanted += u64::from(!asleep && since < now.plus(SOON));
+        }
+        if !is_due || asleep {
             return;
         }
         if last >= now {
@@ -170,6 +189,29 @@ mod tests {
         let looked_at: Vec<(Timestamp, String)> =
             backlog.to_look_at().into_iter().map(|suspect| (suspect.since, suspect.id.to_string())).collect();
         assert_eq!(looked_at, [(at(-60), "dlv_0007".to_owned()), (at(-45), "dlv_0008".to_owned())]);
+    }
+
+    #[test]
+    fn what_is_near_its_last_safe_start_and_what_a_call_is_wanted_for() {
+        let mut backlog = backlog();
+        for (n, (wake, held, by)) in [
+            // Held by an operator: near, and not.
+            (1_799, None, 1_809),
+            (1_800, None, 1_810),
+            // Not held: due and near, to come and near, due and not near, due in an hour, out, hopeless.
+            (-30, None, 600),
+            (900, None, 1_200),
+            (-30, None, 3_600),
+            (3_600, None, 7_200),
+            (-30, Some(20), 7_200),
+            (-30, None, 5),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            backlog.note(&entry(n, wake, held, by));
+        }
+        assert_eq!((backlog.near, backlog.held_near, backlog.wanted), (3, 1, 4));
     }
 
     #[test]

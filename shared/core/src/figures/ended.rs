@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::id::DestinationId;
 use crate::ports::EndedEntry;
 use crate::reason::Reason;
 use crate::state::State;
@@ -18,8 +19,8 @@ pub struct Ended {
     pub reachable: u64,
     /// The nearest deadline among these.
     pub nearest_deadline: Option<Timestamp>,
-    /// Rows that still owe the dead letters their message.
-    pub letters_owed: u64,
+    /// Rows that still owe the dead letters their message, by destination.
+    pub letters_owed: BTreeMap<DestinationId, u64>,
 }
 
 impl Ended {
@@ -29,7 +30,9 @@ impl Ended {
         let reason = entry.reason.unwrap_or(Reason::OutcomeUnknown);
         let by_reason = if entry.state == State::Dead { &mut self.dead } else { &mut self.expired };
         *by_reason.entry(reason).or_default() += 1;
-        self.letters_owed += u64::from(entry.dlq_sent < entry.death);
+        if entry.dlq_sent < entry.death {
+            *self.letters_owed.entry(entry.destination.clone()).or_default() += 1;
+        }
         if entry.state == State::Dead && entry.deliver_by > now {
             self.reachable += 1;
             self.nearest_deadline = Some(self.nearest_deadline.map_or(entry.deliver_by, |first| first.min(entry.deliver_by)));
@@ -52,7 +55,7 @@ impl Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{DeliveryId, DestinationId};
+    use crate::id::DeliveryId;
 
     /// 09:00 and so many seconds.
     fn at(s: i64) -> Timestamp {
@@ -85,7 +88,8 @@ mod tests {
         ] {
             ended.note(&entry, at(0));
         }
-        assert_eq!((ended.dead_rows(), ended.expired_rows(), ended.reachable, ended.letters_owed), (4, 2, 2, 2));
+        assert_eq!((ended.dead_rows(), ended.expired_rows(), ended.reachable), (4, 2, 2));
+        assert_eq!(ended.letters_owed.values().sum::<u64>(), 2);
         assert_eq!(ended.nearest_deadline, Some(at(30)));
         assert_eq!(ended.dead, [(Reason::Rejected, 2), (Reason::Gone, 1), (Reason::OutcomeUnknown, 1)].into());
     }

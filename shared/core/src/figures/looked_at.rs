@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Now;
 use crate::delivery::Delivery;
+use crate::id::DestinationId;
 use crate::state::State;
 use crate::time::Timestamp;
 
@@ -33,6 +34,8 @@ pub struct LookedAt {
     pub ended_leases: Level,
     /// Published and not taken: since they should have been seen.
     pub queued: Level,
+    /// Dead and expired: the index keeps them for as long as they owe the dead letters their message; by destination.
+    pub letters_owed: BTreeMap<DestinationId, u64>,
 }
 
 impl LookedAt {
@@ -43,6 +46,9 @@ impl LookedAt {
         self.states.entry(row.state).or_default().note(now.lo.since(since));
         if let Some(end) = row.lease_end().filter(|end| now.reached(*end)) {
             self.ended_leases.note(now.lo.since(end));
+        }
+        if row.state.needs_operator() {
+            *self.letters_owed.entry(row.destination.clone()).or_default() += 1;
         }
         if row.state == State::Queued {
             // By its slot, where it has one; the rescue of a lost message starts no new wait.

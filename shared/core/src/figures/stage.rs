@@ -1,6 +1,6 @@
 //! I put a stage's figures together: sums and maxima over its destinations, and which destinations stand out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -65,6 +65,8 @@ pub struct Known<'a> {
     pub calls_percent: u32,
     /// Whether a redrive run is under way, which may take its share of the rate.
     pub redriving: bool,
+    /// Since when it may be called, as far as is known: what fell due before waits since then only.
+    pub callable_since: Option<Timestamp>,
 }
 
 /// A destination that stands out.
@@ -86,6 +88,8 @@ pub struct Offender {
     pub due: u64,
     /// For how long the oldest of these has been due, in seconds.
     pub oldest_due_seconds: u64,
+    /// Held back by a pause or a hold, and near their last safe start.
+    pub held_back_near: u64,
     /// Out, and late for their call.
     pub suspects: u64,
     /// How many calls a hundred deliveries take.
@@ -118,11 +122,13 @@ pub struct Figures {
     pub out: u64,
     /// Frozen by an operator.
     pub asleep: u64,
+    /// Held back by a pause, whoever has made it, or by a hold, and [near](crate::figures::backlog::NEAR) their last safe start.
+    pub held_back_near: u64,
     /// Past their last safe start: they expire.
     pub hopeless: u64,
     /// For how long the oldest due row has been due.
     pub oldest_due_seconds: u64,
-    /// The same among destinations that may be called: neither paused nor with an open breaker.
+    /// The same among destinations that may be called (neither paused nor with an open breaker), and since they may.
     pub oldest_overdue_seconds: u64,
     /// How much of its time the due row has used that has the least of it left, in percent.
     pub used_percent: u32,
@@ -154,9 +160,9 @@ pub struct Figures {
     pub expired: BTreeMap<Reason, u64>,
     /// Dead rows whose deadline has not passed.
     pub dead_reachable: u64,
-    /// Rows that still owe the dead letters their message.
+    /// Rows that still owe the dead letters their message, but for those of paused destinations, which owe it until resumed.
     pub letters_owed: u64,
-    /// Destinations whose breaker is open.
+    /// Destinations whose breaker is open and that something is due for, now or within [`SOON`], or out.
     pub open_breakers: u64,
     /// Paused destinations.
     pub paused: u64,
@@ -174,6 +180,8 @@ pub struct Figures {
     pub retries_disabled: bool,
     /// The queue of deliveries.
     pub queue: Depth,
+    /// Messages that could be received at this look or the one before, whichever were more.
+    pub visible_lately: u64,
     /// The dead-letter queue.
     pub dead_letters: Depth,
     /// Destinations that were not read to the end: the figures are the least that they can be.
@@ -188,14 +196,14 @@ pub struct Figures {
     pub offenders: Vec<Offender>,
 }
 
-/// How long one delivery keeps a destination busy: by its rate, or by what may be out from one tick to the next.
+/// How long one delivery keeps a destination busy: by its rate, or by the `room` for what may be out from one tick to the next.
 #[must_use]
-pub fn work(destination: &Destination, tick: Duration, calls_percent: u32, redriving: bool) -> Micros {
+pub fn work(destination: &Destination, room: u32, tick: Duration, calls_percent: u32, redriving: bool) -> Micros {
     let percent = Micros::from(calls_percent.max(100));
     let share = Micros::from(100 - if redriving { REDRIVE_PERCENT } else { 0 });
     let rate = Micros::from(destination.spec.rate_per_second.max(1));
     let by_rate = div_up(percent.saturating_mul(1_000_000), rate.saturating_mul(share));
-    let room = Micros::from(destination.spec.max_in_flight.max(1));
+    let room = Micros::from(room.max(1));
     let between = Micros::try_from(tick.as_micros()).unwrap_or(Micros::MAX);
     let by_room = div_up(between.saturating_mul(percent), room.saturating_mul(100));
     by_rate.max(by_room)
@@ -217,6 +225,7 @@ impl Figures {
             due_estimated: 0,
             out: 0,
             asleep: 0,
+            held_back_near: 0,
             hopeless: 0,
             oldest_due_seconds: 0,
             oldest_overdue_seconds: 0,
@@ -245,6 +254,7 @@ impl Figures {
             cursors: 0,
             retries_disabled: false,
             queue: Depth::default(),
+            visible_lately: 0,
             dead_letters: Depth::default(),
             truncated: 0,
             unread: 0,
@@ -255,12 +265,12 @@ impl Figures {
     }
 
     /// Adds a destination. `tick` is from one run of dispatch to the next. Of one that may not be called at present, what
-    /// would be if it might is told.
+    /// would be if it might is told. What is due now or soon is judged by the room that dispatch admits by, which a destination
+    /// gains with its answers; what falls due later by all that it may ever have.
     pub fn destination(&mut self, known: Known<'_>, tick: Duration) {
-        let Known { destination, reach, backlog, read_until, calls_percent, redriving } = known;
+        let Known { destination, reach, backlog, read_until, calls_percent, callable_since, .. } = known;
         let now = self.at;
-        let pace = Pace { work: work(destination, tick, calls_percent, redriving), soon: now.plus(SOON), window: WINDOW };
-        let projection = backlog.load.project(pace);
+        let projection = projection(known, tick, now);
         let open_since = reach.and_then(|reach| reach.open.as_ref()).map(|open| open.since);
         let paused = destination.paused.as_ref();
         let age = |since: Option<Timestamp>| since.map_or(0, |since| now.since(since).as_secs());
@@ -274,7 +284,8 @@ impl Figures {
         self.hopeless += backlog.load.hopeless;
         self.oldest_due_seconds = self.oldest_due_seconds.max(oldest_due_seconds);
         if paused.is_none() && open_since.is_none() {
-            self.oldest_overdue_seconds = self.oldest_overdue_seconds.max(oldest_due_seconds);
+            let since = backlog.due_since.map(|since| callable_since.map_or(since, |callable| callable.max(since)));
+            self.oldest_overdue_seconds = self.oldest_overdue_seconds.max(age(since));
         }
         self.used_percent = self.used_percent.max(backlog.used_percent);
         let until = |at: Option<Timestamp>| at.map_or(AHEAD.as_secs(), |at| at.since(now).as_secs());
@@ -286,7 +297,9 @@ impl Figures {
         self.overbooked += projection.overbooked;
         self.late_later += projection.late_later;
         self.drain_seconds = self.drain_seconds.max(projection.drained_at.since(now).as_secs());
-        self.open_breakers += u64::from(open_since.is_some());
+        self.open_breakers += u64::from(open_since.is_some() && (backlog.wanted > 0 || backlog.out > 0));
+        let held_back_near = if paused.is_some() { backlog.near } else { backlog.held_near };
+        self.held_back_near += held_back_near;
         self.paused += u64::from(paused.is_some());
         self.paused_by_itself += u64::from(paused.is_some_and(|pause| pause.by.starts_with(BY_ITSELF)));
         self.longest_pause_seconds = self.longest_pause_seconds.max(age(paused.map(|pause| pause.since)));
@@ -302,6 +315,7 @@ impl Figures {
             overbooked_from,
             due: backlog.due,
             oldest_due_seconds,
+            held_back_near,
             suspects: backlog.suspects,
             calls_percent,
             paused_since: paused.map(|pause| pause.since),
@@ -320,7 +334,18 @@ impl Figures {
         self.dead.clone_from(&ended.dead);
         self.expired.clone_from(&ended.expired);
         self.dead_reachable = ended.reachable;
-        self.letters_owed = ended.letters_owed;
+    }
+
+    /// Adds the letters that are owed: of each destination that is not paused, what the index of dead and expired rows shows of
+    /// the last days, or what the wake index shows whatever its age, whichever is more.
+    pub fn letters(&mut self, ended: &Ended, looked_at: &LookedAt, paused: &BTreeSet<DestinationId>) {
+        let of = |counts: &BTreeMap<DestinationId, u64>, id: &DestinationId| counts.get(id).copied().unwrap_or_default();
+        let owing: BTreeSet<&DestinationId> = ended.letters_owed.keys().chain(looked_at.letters_owed.keys()).collect();
+        self.letters_owed = owing
+            .into_iter()
+            .filter(|id| !paused.contains(*id))
+            .map(|id| of(&ended.letters_owed, id).max(of(&looked_at.letters_owed, id)))
+            .sum();
     }
 
     /// Adds the rows that were read.
@@ -334,14 +359,35 @@ impl Figures {
 impl Offender {
     fn stands_out(&self) -> bool {
         let held_back = self.paused_since.is_some() || self.open_since.is_some() || self.read_until.is_some();
-        self.late > 0 || self.overbooked > 0 || self.suspects > 0 || held_back || self.oldest_due_seconds > NOTABLE.as_secs()
+        let at_risk = self.late > 0 || self.held_back_near > 0;
+        at_risk || self.overbooked > 0 || self.suspects > 0 || held_back || self.oldest_due_seconds > NOTABLE.as_secs()
     }
 
     /// The heavier, the worse.
-    fn weight(&self) -> (u64, u64, u64, u64, bool) {
+    fn weight(&self) -> (u64, u64, u64, u64, u64, bool) {
         let held_back = self.paused_since.is_some() || self.open_since.is_some();
-        (self.late, self.overbooked, self.oldest_due_seconds, self.suspects, held_back)
+        (self.late, self.held_back_near, self.overbooked, self.oldest_due_seconds, self.suspects, held_back)
     }
+}
+
+/// What becomes of a destination's load.
+fn projection(known: Known<'_>, tick: Duration, now: Timestamp) -> Projection {
+    let Known { destination, reach, backlog, calls_percent, redriving, .. } = known;
+    let most = destination.spec.max_in_flight;
+    // Behind an open breaker one probe may be out: what would be if it closed is told.
+    let is_open = reach.is_some_and(|reach| reach.open.is_some());
+    let room = if is_open { most } else { destination.capacity(reach).max_in_flight };
+    let by = |room| {
+        let work = work(destination, room, tick, calls_percent, redriving);
+        (work, Pace { work, soon: now.plus(SOON), window: WINDOW })
+    };
+    let ((present, pace), (later, pace_later)) = (by(room), by(most));
+    let projection = backlog.load.project(pace);
+    if present == later {
+        return projection;
+    }
+    let Projection { late_later, overbooked, overbooked_from, .. } = backlog.load.project(pace_later);
+    Projection { late_later, overbooked, overbooked_from, ..projection }
 }
 
 /// What is due, and as much again for the time that was not read: as dense as what was read.

@@ -34,13 +34,27 @@ fn backlog(rows: &[(usize, i64, i64)]) -> Backlog {
     backlog
 }
 
+/// One that has proven itself.
+fn proven() -> &'static Reach {
+    let reach = Reach { in_flight: 10_000, ..Reach::unproven(Correlation::new("c1").expect("a token")) };
+    Box::leak(Box::new(reach))
+}
+
 fn known<'a>(destination: &'a Destination, backlog: &'a Backlog) -> Known<'a> {
-    Known { destination, reach: None, backlog, read_until: None, calls_percent: 100, redriving: false }
+    Known {
+        destination,
+        reach: Some(proven()),
+        backlog,
+        read_until: None,
+        calls_percent: 100,
+        redriving: false,
+        callable_since: None,
+    }
 }
 
 #[test]
 fn the_pace_is_the_rate_or_what_may_be_out() {
-    let of = |rate, room, percent, redriving| work(&destination("acme", rate, room), TICK, percent, redriving);
+    let of = |rate, room, percent, redriving| work(&destination("acme", rate, room), room, TICK, percent, redriving);
     assert_eq!(of(100, 10_000, 100, false), 10_000);
     assert_eq!(of(100, 10_000, 125, false), 12_500);
     assert_eq!(of(100, 10_000, 100, true), 12_500, "a fifth is the redrive's");
@@ -113,4 +127,74 @@ fn the_worst_five_are_named() {
     }
     let named: Vec<&str> = figures.offenders.iter().map(|offender| offender.destination_id.as_str()).collect();
     assert_eq!(named, ["d8", "d7", "d6", "d5", "d4"]);
+}
+
+#[test]
+fn what_is_due_goes_by_the_room_that_dispatch_admits_by_and_what_comes_later_does_not() {
+    let acme = destination("acme", 100, 10_000);
+    // 90 s are left: at 100 a second all of it is called, with room for 100 from tick to tick 150 are.
+    let load = backlog(&[(1_000, -5, 100), (1_000, 7_200, 7_300)]);
+    let late = |reach: Option<&Reach>| {
+        let mut figures = Figures::begin(at(0));
+        figures.destination(Known { reach, ..known(&acme, &load) }, TICK);
+        (figures.late, figures.late_later, figures.overbooked)
+    };
+    assert_eq!(late(Some(proven())), (0, 0, 0));
+    assert_eq!(late(None), (850, 0, 0), "a new one");
+    let small = Reach { in_flight: 10, ..proven().clone() };
+    assert_eq!(late(Some(&small)), (985, 0, 0), "one that has failed");
+    let open = Open { since: at(-90), probe_at: at(30), probes: 1, probe: None };
+    assert_eq!(late(Some(&Reach { open: Some(open), ..small })), (0, 0, 0), "what would be if it closed");
+}
+
+#[test]
+fn a_backlog_is_as_old_as_its_destination_is_callable() {
+    let acme = destination("acme", 100, 10_000);
+    let load = backlog(&[(10, -900, 3_600)]);
+    let age = |callable_since| {
+        let mut figures = Figures::begin(at(0));
+        figures.destination(Known { callable_since, ..known(&acme, &load) }, TICK);
+        (figures.oldest_due_seconds, figures.oldest_overdue_seconds)
+    };
+    assert_eq!([age(None), age(Some(at(-60))), age(Some(at(-7_200)))], [(900, 900), (900, 60), (900, 900)]);
+}
+
+#[test]
+fn a_breaker_that_nobody_needs_counts_for_nothing() {
+    let acme = destination("acme", 100, 10_000);
+    let open = Open { since: at(-90), probe_at: at(30), probes: 1, probe: None };
+    let reach = Reach { open: Some(open), ..proven().clone() };
+    let breakers = |rows: &[(usize, i64, i64)]| {
+        let mut figures = Figures::begin(at(0));
+        figures.destination(Known { reach: Some(&reach), ..known(&acme, &backlog(rows)) }, TICK);
+        figures.open_breakers
+    };
+    assert_eq!([breakers(&[]), breakers(&[(1, 7_200, 9_000)])], [0, 0]);
+    assert_eq!([breakers(&[(1, -5, 900)]), breakers(&[(1, 240, 900)])], [1, 1], "due, or back until the next probe");
+}
+
+#[test]
+fn letters_of_a_paused_destination_are_owed_for_a_reason() {
+    let id = |name: &str| DestinationId::new(name).expect("an id");
+    let ended = Ended { letters_owed: [(id("a"), 2), (id("paused"), 3)].into(), ..Ended::default() };
+    let looked_at = LookedAt { letters_owed: [(id("a"), 1), (id("old"), 4), (id("paused"), 3)].into(), ..LookedAt::default() };
+    let mut figures = Figures::begin(at(0));
+    figures.letters(&ended, &looked_at, &[id("paused")].into());
+    assert_eq!(figures.letters_owed, 6, "the old one is seen in the wake index alone");
+}
+
+#[test]
+fn what_a_pause_or_a_hold_keeps_back_near_its_last_start_is_counted_and_named() {
+    let mut paused = destination("paused", 100, 10_000);
+    paused.paused = Some(Pause { since: at(-7_200), by: "ops".into(), why: "maintenance".into() });
+    let calm = destination("calm", 100, 10_000);
+    // Due, to come, and with time; and one that is held until its last safe start.
+    let load = backlog(&[(2, -5, 900), (3, 600, 1_200), (4, -5, 3_600), (1, 1_000, 1_010)]);
+    let mut figures = Figures::begin(at(0));
+    figures.destination(known(&paused, &load), TICK);
+    assert_eq!(figures.held_back_near, 6);
+    figures.destination(known(&calm, &load), TICK);
+    assert_eq!(figures.held_back_near, 7);
+    let named: Vec<(&str, u64)> = figures.offenders.iter().map(|one| (one.destination_id.as_str(), one.held_back_near)).collect();
+    assert_eq!(named, [("paused", 6), ("calm", 1)]);
 }
