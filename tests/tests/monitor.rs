@@ -61,6 +61,8 @@ async fn environment(destinations: &[&str]) -> Environment {
     for destination in destinations {
         let more = json!({"rate_per_second": 10, "max_in_flight": 10_000});
         environment.register(destination, "https://receiver.invalid/", more).await.unwrap();
+        let proven = Reach { version: 1, in_flight: 10_000, ..Reach::unproven(by()) };
+        assert_eq!(environment.control.note_reach(&id(destination), &proven).await.unwrap(), Stored::Done);
     }
     environment
 }
@@ -86,8 +88,8 @@ async fn a_stage_in_numbers() {
         ledger.put_row(transition::dead_letter_sent(&dead, &stamp(-90)).unwrap().after);
     }
     ledger.put_row(transition::expired(&row("calm", 23, -700, -100), &stamp(-90)).unwrap().after);
-    let day_before = transition::expired(&row("calm", 24, -90_000, -87_000), &stamp(-87_000)).unwrap().after;
-    ledger.put_row(transition::dead_letter_sent(&day_before, &stamp(-87_000)).unwrap().after);
+    let long_past = transition::expired(&row("calm", 24, -1_400_000, -1_300_000), &stamp(-1_300_000)).unwrap().after;
+    ledger.put_row(transition::dead_letter_sent(&long_past, &stamp(-1_300_000)).unwrap().after);
     // Switches, places, heartbeats, breakers, pauses.
     let control = &environment.control;
     for (name, by) in [("gone", "deliver c1")] {
@@ -97,7 +99,7 @@ async fn a_stage_in_numbers() {
         assert_eq!(control.put_destination(&paused, 1).await.unwrap(), Stored::Done);
     }
     let open = Open { since: at(-250), probe_at: at(10), probes: 3, probe: None };
-    let reach = Reach { version: 1, silent: 3, in_flight: 10, open: Some(open), by: by() };
+    let reach = Reach { version: 2, silent: 3, in_flight: 10, open: Some(open), by: by() };
     assert_eq!(control.note_reach(&id("dark"), &reach).await.unwrap(), Stored::Done);
     let results = |text: &str, destination_version| Rejections {
         version: 1,
@@ -128,7 +130,7 @@ async fn a_stage_in_numbers() {
     assert_eq!((told.late, told.breach_in_seconds, told.drain_seconds), (100, 90, 90));
     assert_eq!((told.overbooked, told.late_later), (1, 12_000 - 7_800));
     assert_eq!(told.dead, [(Reason::Rejected, 2), (Reason::Gone, 1)].into());
-    assert_eq!(told.expired, [(Reason::DeadlinePassed, 1)].into(), "a day is looked back");
+    assert_eq!(told.expired, [(Reason::DeadlinePassed, 1)].into(), "fourteen days are looked back");
     assert_eq!((told.dead_reachable, told.letters_owed), (2, 1));
     assert_eq!((told.paused, told.paused_by_itself, told.longest_pause_seconds, told.open_breakers), (1, 1, 500, 1));
     assert_eq!(

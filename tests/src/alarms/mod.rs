@@ -6,6 +6,7 @@
 
 pub mod document;
 pub mod math;
+mod operator;
 pub mod stage;
 pub mod state;
 pub mod stream;

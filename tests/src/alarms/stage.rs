@@ -17,9 +17,7 @@ use punctual_core::delivery::{Delivery, NewDelivery, Payload};
 use punctual_core::destination::{Change, Destination};
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Reference};
 use punctual_core::outcome::{CallResult, Failure};
-use punctual_core::ports::{
-    Control as _, Created, Gauge as _, Ledger as _, Request, SecretUnavailable, Secrets, Stored, Time as _, Webhook,
-};
+use punctual_core::ports::{Control as _, Created, Ledger as _, Request, SecretUnavailable, Secrets, Stored, Time as _, Webhook};
 use punctual_core::signature::Secret;
 use punctual_core::time::Timestamp;
 use punctual_deliver::Deliver;
@@ -31,7 +29,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::state::{Alarm, State};
-use super::stream::{Metric, Stream};
+use super::stream::Stream;
 use crate::bench::world::World;
 use crate::environment::{HandTime, OneSecret};
 
@@ -40,7 +38,7 @@ const STAGE: &str = "dev";
 const MINUTE: Duration = Duration::from_secs(60);
 /// How often deliver is handed what can be received.
 const POLL: Duration = Duration::from_secs(6);
-/// When monitor runs in its minute.
+/// When monitor runs in its minute, unless it is told otherwise.
 const MONITOR_AT: Duration = Duration::from_secs(30);
 const VISIBILITY: Duration = Duration::from_secs(180);
 const BATCH: usize = 10;
@@ -56,6 +54,8 @@ pub enum Fault {
     MonitorStopped,
     /// The receiver of [`HOLE`] does not answer.
     BlackHole,
+    /// The receiver of [`FINE`] does not answer either.
+    FineIsSilent,
     /// The receiver of [`HOLE`] answers 410.
     Gone,
     /// No signing secret can be read.
@@ -64,19 +64,21 @@ pub enum Fault {
 
 /// The destination that can be a black hole.
 pub const HOLE: &str = "hole";
-/// The one that is always well.
+/// The one that is well, but for [`Fault::FineIsSilent`].
 pub const FINE: &str = "fine";
 
 /// The stage.
 pub struct Stage {
-    world: World,
-    time: HandTime,
+    pub(super) world: World,
+    pub(super) time: HandTime,
     queue: MemoryQueue,
     letters: MemoryDeadLetters,
     measure: Measure,
     memory: Memory,
     faults: BTreeSet<Fault>,
     stored: u32,
+    /// When dispatch and monitor come to their ends in their minutes.
+    ends_at: (Duration, Duration),
     stream: Stream,
     alarms: BTreeMap<String, Alarm>,
     states: BTreeMap<String, State>,
@@ -102,6 +104,7 @@ impl Webhook for Receivers<'_> {
         let hole = request.url.contains(HOLE);
         match () {
             () if hole && self.faults.contains(&Fault::BlackHole) => Failure::Timeout.into(),
+            () if !hole && self.faults.contains(&Fault::FineIsSilent) => Failure::Timeout.into(),
             () if hole && self.faults.contains(&Fault::Gone) => CallResult::Answered { status: 410, retry_after: None },
             () => CallResult::Answered { status: 200, retry_after: None },
         }
@@ -165,6 +168,7 @@ impl Stage {
             memory: Memory::default(),
             faults: BTreeSet::new(),
             stored: 0,
+            ends_at: (Duration::ZERO, MONITOR_AT),
             stream: Stream::default(),
             states: alarms.keys().map(|name| (name.clone(), State::Ok)).collect(),
             alarms,
@@ -180,6 +184,16 @@ impl Stage {
     /// Mends it.
     pub fn mend(&mut self, fault: Fault) {
         self.faults.remove(&fault);
+    }
+
+    /// From now on, dispatch and monitor come to their ends so long after their minutes begin.
+    pub fn ends_at(&mut self, dispatch: Duration, monitor: Duration) {
+        self.ends_at = (dispatch, monitor);
+    }
+
+    /// From now on, the alarms see each value so much later than it was emitted.
+    pub fn delay_metrics(&mut self, delay: Duration) {
+        self.stream.delay = delay;
     }
 
     /// Stores deliveries that are due one after the other, from now on, with an hour for each.
@@ -219,14 +233,21 @@ impl Stage {
     /// If a function fails as a whole.
     pub async fn minute(&mut self) -> Result<BTreeSet<String>> {
         let begin = self.time.instant();
-        if !self.faults.contains(&Fault::DispatchStopped) {
-            self.dispatch().await?;
-        }
+        let (dispatch_at, monitor_at) = self.ends_at;
+        let mut dispatched = self.faults.contains(&Fault::DispatchStopped);
         let mut monitored = self.faults.contains(&Fault::MonitorStopped);
+        if !dispatched && dispatch_at.is_zero() {
+            self.dispatch().await?;
+            dispatched = true;
+        }
         while self.time.instant().since(begin) < MINUTE - POLL {
             self.time.advance(POLL);
             self.queue.set_now(self.time.instant());
-            if !monitored && self.time.instant().since(begin) >= MONITOR_AT {
+            if !dispatched && self.time.instant().since(begin) >= dispatch_at {
+                self.dispatch().await?;
+                dispatched = true;
+            }
+            if !monitored && self.time.instant().since(begin) >= monitor_at {
                 self.monitor().await?;
                 monitored = true;
             }
@@ -236,7 +257,7 @@ impl Stage {
         }
         self.time.reach(begin.plus(MINUTE));
         self.queue.set_now(self.time.instant());
-        self.judge().await?;
+        self.judge();
         Ok(self.states.iter().filter(|(_, state)| **state == State::Alarm).map(|(name, _)| name.clone()).collect())
     }
 
@@ -379,24 +400,16 @@ impl Stage {
         Ok(())
     }
 
-    /// What AWS emits itself, and every alarm.
-    async fn judge(&mut self) -> Result<()> {
+    /// Every alarm.
+    fn judge(&mut self) {
         let now = self.time.instant();
-        let letters = Metric {
-            namespace: "AWS/SQS".into(),
-            name: "ApproximateNumberOfMessagesVisible".into(),
-            dimensions: vec![("QueueName".into(), format!("punctual-{STAGE}-dead-letters"))],
-        };
-        let visible = u32::try_from(self.letters.fill().await?.visible)?;
-        self.stream.note(letters, now.minus(POLL), f64::from(visible));
         for (name, alarm) in &self.alarms {
             let before = self.states.get(name).copied().unwrap_or_default();
             self.states.insert(name.clone(), alarm.state(&self.stream, now, before));
         }
-        Ok(())
     }
 
-    fn by(&self) -> Result<Correlation> {
+    pub(super) fn by(&self) -> Result<Correlation> {
         Ok(Correlation::of_request(&self.time.unique()))
     }
 }

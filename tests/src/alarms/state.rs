@@ -114,7 +114,7 @@ impl Alarm {
     pub fn state(&self, stream: &Stream, at: Timestamp, before: State) -> State {
         let range = self.evaluation_periods + RANGE_BEYOND;
         let real: Vec<bool> = (0..range)
-            .filter_map(|n| self.value(stream, at.minus(self.period * u32::try_from(n).unwrap_or(u32::MAX))))
+            .filter_map(|n| self.value(stream, at.minus(self.period * u32::try_from(n).unwrap_or(u32::MAX)), at))
             .map(|value| self.breaches(value))
             .take(self.evaluation_periods)
             .collect();
@@ -129,11 +129,11 @@ impl Alarm {
         }
     }
 
-    /// What is judged of the period that ends at `until`.
-    fn value(&self, stream: &Stream, until: Timestamp) -> Option<f64> {
+    /// What is judged, at `seen`, of the period that ends at `until`.
+    fn value(&self, stream: &Stream, until: Timestamp, seen: Timestamp) -> Option<f64> {
         let input = |id: &str| {
             let (metric, statistic) = self.judged.inputs.get(id)?;
-            stream.statistic(metric, *statistic, self.period, until)
+            stream.statistic(metric, *statistic, self.period, until, seen)
         };
         self.judged.expression.value(&input)
     }

@@ -64,6 +64,8 @@ impl Statistic {
 /// What was emitted.
 #[derive(Debug, Clone, Default)]
 pub struct Stream {
+    /// So long after it was emitted a value can be read.
+    pub delay: Duration,
     values: BTreeMap<Metric, Vec<(Timestamp, f64)>>,
 }
 
@@ -78,11 +80,19 @@ impl Stream {
         values.iter().for_each(|(name, value)| self.note(Metric::of_function(stage, function, name), at, *value));
     }
 
-    /// The statistic over the period that ends at `until`, exclusive; none if there is no value in it.
+    /// The statistic over the period that ends at `until`, exclusive, as it can be read at `seen`; none if there is no value in it.
     #[must_use]
-    pub fn statistic(&self, metric: &Metric, statistic: Statistic, period: Duration, until: Timestamp) -> Option<f64> {
+    pub fn statistic(
+        &self,
+        metric: &Metric,
+        statistic: Statistic,
+        period: Duration,
+        until: Timestamp,
+        seen: Timestamp,
+    ) -> Option<f64> {
         let from = until.minus(period);
-        let within = self.values.get(metric).into_iter().flatten().filter(|(at, _)| (from..until).contains(at));
+        let readable = |at: &Timestamp| (from..until).contains(at) && at.plus(self.delay) <= seen;
+        let within = self.values.get(metric).into_iter().flatten().filter(|(at, _)| readable(at));
         statistic.of(within.map(|(_, value)| *value))
     }
 }
