@@ -57,13 +57,15 @@ fn row(destination: &str, n: usize, due: i64, deliver_by: i64) -> Delivery {
 }
 
 async fn environment(destinations: &[&str]) -> Environment {
-    let environment = Environment::new(at(0));
+    // Registered an hour ago.
+    let environment = Environment::new(at(-3_600));
     for destination in destinations {
         let more = json!({"rate_per_second": 10, "max_in_flight": 10_000});
         environment.register(destination, "https://receiver.invalid/", more).await.unwrap();
         let proven = Reach { version: 1, in_flight: 10_000, ..Reach::unproven(by()) };
         assert_eq!(environment.control.note_reach(&id(destination), &proven).await.unwrap(), Stored::Done);
     }
+    environment.time.reach(at(0));
     environment
 }
 
