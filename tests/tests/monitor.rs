@@ -66,6 +66,7 @@ async fn environment(destinations: &[&str]) -> Environment {
         assert_eq!(environment.control.note_reach(&id(destination), &proven).await.unwrap(), Stored::Done);
     }
     environment.time.reach(at(0));
+    environment.time.begin_invocation();
     environment
 }
 
