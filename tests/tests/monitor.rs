@@ -57,16 +57,13 @@ fn row(destination: &str, n: usize, due: i64, deliver_by: i64) -> Delivery {
 }
 
 async fn environment(destinations: &[&str]) -> Environment {
-    // Registered an hour ago.
-    let environment = Environment::new(at(-3_600));
+    let environment = Environment::new(at(0));
     for destination in destinations {
         let more = json!({"rate_per_second": 10, "max_in_flight": 10_000});
         environment.register(destination, "https://receiver.invalid/", more).await.unwrap();
         let proven = Reach { version: 1, in_flight: 10_000, ..Reach::unproven(by()) };
         assert_eq!(environment.control.note_reach(&id(destination), &proven).await.unwrap(), Stored::Done);
     }
-    environment.time.reach(at(0));
-    environment.time.begin_invocation();
     environment
 }
 
@@ -101,6 +98,11 @@ async fn a_stage_in_numbers() {
         let paused = punctual_core::destination::Destination { paused: Some(pause), version: 2, ..found[0].clone() };
         assert_eq!(control.put_destination(&paused, 1).await.unwrap(), Stored::Done);
     }
+    // Nobody has changed this one for an hour.
+    let (found, _) = control.lookup(&[id("full")]).await.unwrap();
+    let mut long_there = found[0].clone();
+    (long_there.version, long_there.changed.at) = (2, at(-3_600));
+    assert_eq!(control.put_destination(&long_there, 1).await.unwrap(), Stored::Done);
     let open = Open { since: at(-250), probe_at: at(10), probes: 3, probe: None };
     let reach = Reach { version: 2, silent: 3, in_flight: 10, open: Some(open), by: by() };
     assert_eq!(control.note_reach(&id("dark"), &reach).await.unwrap(), Stored::Done);
