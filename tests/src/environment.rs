@@ -133,12 +133,31 @@ impl Environment {
     /// # Errors
     /// If a row does not exist.
     pub async fn deliver(&self, webhook: &impl Webhook, ids: &[DeliveryId], sent: Timestamp, receives: u32) -> Result<Tally> {
-        let mut records = Vec::new();
+        let mut messages = Vec::new();
         for id in ids {
+            messages.push(Message::of(&self.row(id).await?));
+        }
+        self.deliver_messages(webhook, &messages, sent, receives).await
+    }
+
+    /// One invocation with these messages, accepted by the queue at `sent` and received so often.
+    ///
+    /// # Errors
+    /// If they are no event.
+    pub async fn deliver_messages(
+        &self,
+        webhook: &impl Webhook,
+        messages: &[Message],
+        sent: Timestamp,
+        receives: u32,
+    ) -> Result<Tally> {
+        let mut records = Vec::new();
+        for message in messages {
+            let id = &message.delivery_id;
             records.push(json!({
                 "messageId": format!("m-{id}"),
                 "receiptHandle": format!("r-{id}"),
-                "body": Message::of(&self.row(id).await?).body(),
+                "body": message.body(),
                 "attributes": {
                     "ApproximateReceiveCount": receives.to_string(),
                     "ApproximateFirstReceiveTimestamp": self.time.instant().as_millis().to_string(),

@@ -4,11 +4,14 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use punctual_core::delivery::Delivery;
 use punctual_core::id::{DeliveryId, DestinationId};
 use punctual_core::limiter::{AHEAD, Key, Limit, Micros, Move, Moved};
+use punctual_core::message::Message;
 use punctual_core::outcome::CallResult;
 use punctual_core::ports::{Control as _, Request, Webhook};
 use punctual_core::reason::Reason;
+use punctual_core::redrive::Redrive;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use punctual_deliver::measure::Measure;
@@ -151,4 +154,54 @@ async fn another_environment_learns_what_is_booked_by_a_refusal() {
     assert_eq!((tally.limiter_writes, tally.delivered), (2, 3), "{tally:?}");
     let first = start.since(noon()).as_millis() + 100;
     assert_eq!(calls, [first, first + 100, first + 200]);
+}
+
+/// They book of what redriven calls may take before they book of the rate; what is beyond it is hidden, and spends nothing. Fresh ones
+/// of the same batch go on, and pay no write for it.
+#[tokio::test]
+async fn redriven_calls_take_no_more_than_their_share_of_a_batch() {
+    let environment = environment().await;
+    let fresh = rows(&environment, 0, 4, LONG).await;
+    let (tally, _) = batch(&environment, &fresh, 1).await;
+    assert_eq!((tally.delivered, tally.limiter_writes), (4, 1), "{tally:?}");
+    environment.time.advance(Duration::from_secs(1));
+    let share = LIMIT.of_redriven_calls();
+    assert_eq!((share.per_second, share.burst), (2, 2));
+    for receives in [1, 2] {
+        let fresh = rows(&environment, 10 * receives, 3, LONG).await;
+        let redriven = rows(&environment, 10 * receives + 3, 6, LONG).await;
+        for id in &redriven {
+            let row = environment.row(id).await.unwrap();
+            let redrive = Redrive { run: None, death: 1, granted: 3, deadline_was: None, owner: "ann".into() };
+            environment.ledger.put_row(Delivery { redrives: vec![redrive], ..row });
+        }
+        let all: Vec<DeliveryId> = fresh.iter().chain(&redriven).cloned().collect();
+        let (tally, calls) = batch(&environment, &all, receives).await;
+        // Those that were received before ask one by one, some of them a moment later.
+        let most = if receives == 1 { 5 } else { 6 };
+        assert!((5..=most).contains(&tally.delivered), "{tally:?}");
+        assert_eq!((calls.len(), tally.slots_denied), (tally.delivered, 9 - tally.delivered), "{tally:?}");
+        for id in &redriven {
+            let row = environment.row(id).await.unwrap();
+            assert!(matches!((row.state, row.attempts.len()), (State::Delivered, 1) | (State::Queued, 0)), "{row:?}");
+        }
+        environment.time.advance(Duration::from_secs(2));
+    }
+}
+
+/// A message from before its redrive says nothing of it: the row does, once it is claimed, and it goes back without a call.
+#[tokio::test]
+async fn a_redriven_row_is_not_called_by_a_message_that_does_not_know() {
+    let environment = environment().await;
+    let ids = rows(&environment, 0, 1, LONG).await;
+    let row = environment.row(&ids[0]).await.unwrap();
+    let old = Message::of(&row);
+    assert!(!old.redriven);
+    let redrive = Redrive { run: None, death: 1, granted: 3, deadline_was: None, owner: "ann".into() };
+    environment.ledger.put_row(Delivery { redrives: vec![redrive], ..row });
+    let accepts = Accepts(&environment.time, Mutex::default());
+    let tally = environment.deliver_messages(&accepts, &[old], environment.time.instant(), 1).await.unwrap();
+    let row = environment.row(&ids[0]).await.unwrap();
+    assert_eq!((tally.called, tally.returned, row.state, row.attempts.len()), (0, 1, State::Scheduled, 0), "{tally:?}");
+    assert_eq!(row.reason, Some(Reason::RateLimitedHere));
 }

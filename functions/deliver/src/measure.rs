@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use punctual_core::figures::Calls;
 use punctual_core::id::DestinationId;
-use punctual_core::limiter::Micros;
+use punctual_core::limiter::{Key, Micros};
 use punctual_core::measured::Measured;
 use punctual_core::time::Timestamp;
 
@@ -15,7 +15,7 @@ use punctual_core::time::Timestamp;
 #[derive(Debug, Default)]
 pub struct Measure {
     measured: Mutex<Measured>,
-    booked: Mutex<BTreeMap<DestinationId, Micros>>,
+    booked: Mutex<BTreeMap<Key, Micros>>,
     calls: Mutex<BTreeMap<DestinationId, Calls>>,
 }
 
@@ -42,18 +42,18 @@ impl Measure {
         self.locked().waited(destination, now)
     }
 
-    /// The number that a destination's slots are booked on, as it was told last: others may have moved it on since.
+    /// The number that slots are booked on, as it was told last: others may have moved it on since.
     #[must_use]
-    pub fn booked(&self, destination: &DestinationId) -> Option<Micros> {
-        self.booked.lock().unwrap_or_else(PoisonError::into_inner).get(destination).copied()
+    pub fn booked(&self, key: &Key) -> Option<Micros> {
+        self.booked.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
     }
 
     /// The number as it is told now; none if there is none.
-    pub fn told(&self, destination: &DestinationId, number: Option<Micros>) {
+    pub fn told(&self, key: &Key, number: Option<Micros>) {
         let mut booked = self.booked.lock().unwrap_or_else(PoisonError::into_inner);
         match number {
-            Some(number) => booked.insert(destination.clone(), number),
-            None => booked.remove(destination),
+            Some(number) => booked.insert(key.clone(), number),
+            None => booked.remove(key),
         };
     }
 

@@ -83,7 +83,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             // Other records of this batch may have found meanwhile that nobody answers: no slot is booked for that.
             let closed = |now| known.lines.gate(&message.destination_id, now) == Gate::Closed;
             let ready = if closed(self.time.now()?) {
-                self.ready(destination, record, message.deliver_by, known, tally).await?
+                self.ready(destination, record, (message.deliver_by, message.redriven), known, tally).await?
             } else {
                 Ready::Return
             };
@@ -96,6 +96,9 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                     match self.ledger.acquire(&acquire).await? {
                         Acquired::Won(row) if row.destination != message.destination_id => {
                             return self.misdirected(*row, margin, tally).await;
+                        }
+                        Acquired::Won(row) if row.is_redriven() && !message.redriven => {
+                            return self.unbooked(*row, margin, tally).await;
                         }
                         Acquired::Won(row) => {
                             let terms = self.terms(destination, record, known, now);
@@ -137,7 +140,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             let decide = |now| for_deliver(&row, now, margin, barrier(now), destination.spec.retry.attempts);
             let mut decision = decide(now);
             if decision == ForDeliver::Claim {
-                match self.ready(destination, record, row.deliver_by, known, tally).await? {
+                match self.ready(destination, record, (row.deliver_by, row.is_redriven()), known, tally).await? {
                     Ready::Later(later) => return Ok(later),
                     Ready::Return => {
                         tally.slots_denied += 1;
@@ -280,6 +283,15 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     async fn misdirected(&self, row: Delivery, margin: Duration, tally: &mut Tally) -> Result<Disposition, FlowError> {
         tracing::error!(by = %self.by, delivery_id = %row.id, destination_id = %row.destination, "a message named another destination");
         if let Ok(back) = transition::returned(&row, Reason::MisdirectedMessage, margin, &stamp(self.time, &self.by)?) {
+            self.ledger.write(&back).await?;
+            tally.returned += 1;
+        }
+        Ok(Disposition::Acknowledge)
+    }
+
+    /// A row was claimed by a message from before its redrive, and nothing is booked of the cap: it goes back uncalled.
+    async fn unbooked(&self, row: Delivery, margin: Duration, tally: &mut Tally) -> Result<Disposition, FlowError> {
+        if let Ok(back) = transition::returned(&row, Reason::RateLimitedHere, margin, &stamp(self.time, &self.by)?) {
             self.ledger.write(&back).await?;
             tally.returned += 1;
         }

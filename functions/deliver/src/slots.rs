@@ -3,6 +3,9 @@
 //! A record that will be due says so at the batch's beginning, and asks for its slot when it is about to claim. Whoever asks
 //! first books for all who are due by then, in one write; nearest deadlines first. What a booking was told is remembered by
 //! the environment, so that the next batch's first write is usually right. A slot that nobody calls in is spent.
+//!
+//! A redriven record books of what redriven calls may take before it books of the whole rate. It does not wait for that: a
+//! consumer is there for others too, and what is beyond it is hidden until later.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +14,8 @@ use std::time::Duration;
 use punctual_core::acquire::can_start;
 use punctual_core::clock::Now;
 use punctual_core::destination::Destination;
-use punctual_core::limiter::{AHEAD, GRACE, Key, Limit, Micros, Move, Moved, Plan, RESERVE_PERCENT};
+use punctual_core::figures::Calls;
+use punctual_core::limiter::{AHEAD, BESIDE, GRACE, Key, Limit, Micros, Move, Moved, Plan, RESERVE_PERCENT};
 use punctual_core::ports::{Control, DeadLetters, Ledger, Queue, Secrets, Time, Webhook};
 use punctual_core::time::Timestamp;
 use punctual_flows::FlowError;
@@ -59,16 +63,65 @@ struct Wish {
     deliver_by: Timestamp,
 }
 
+/// Of which number a record books.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    /// Of the destination's whole rate.
+    All,
+    /// Of what redriven calls may take of it.
+    Redriven,
+}
+
+impl Line {
+    fn key(self, destination: &Destination) -> Key {
+        match self {
+            Self::All => Key::of(&destination.spec.id),
+            Self::Redriven => Key::of_redriven_calls(&destination.spec.id),
+        }
+    }
+
+    fn limit(self, destination: &Destination) -> Limit {
+        match self {
+            Self::All => destination.limit(),
+            Self::Redriven => destination.limit().of_redriven_calls(),
+        }
+    }
+
+    /// How far ahead a record books: as a rule, and at most, if its deadline is near.
+    fn reach(self) -> (Duration, Duration) {
+        match self {
+            Self::All => (AHEAD * (100 - RESERVE_PERCENT) / 100, AHEAD),
+            Self::Redriven => (Duration::ZERO, Duration::ZERO),
+        }
+    }
+}
+
 /// Where the records of one destination book.
 #[derive(Debug, Default)]
 pub struct Office {
+    all: Desk,
+    redriven: Desk,
+}
+
+impl Office {
+    fn desk(&self, line: Line) -> &Desk {
+        match line {
+            Line::All => &self.all,
+            Line::Redriven => &self.redriven,
+        }
+    }
+}
+
+/// Where records book of one number.
+#[derive(Debug, Default)]
+struct Desk {
     /// Who wants a slot; never locked over a wait.
     wishes: Mutex<Vec<Wish>>,
     /// Who got what; locked while a booking is under way, so that nobody else makes one.
     given: futures::lock::Mutex<BTreeMap<usize, Slot>>,
 }
 
-impl Office {
+impl Desk {
     fn wish(&self, wish: Wish) {
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner).push(wish);
     }
@@ -100,7 +153,8 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             }
             if let Some(office) = known.offices.get(&message.destination_id) {
                 let (not_before, deliver_by) = (message.not_before, message.deliver_by);
-                office.wish(Wish { record: record.number, not_before, deliver_by });
+                let line = if message.redriven { Line::Redriven } else { Line::All };
+                office.desk(line).wish(Wish { record: record.number, not_before, deliver_by });
             }
         }
     }
@@ -110,7 +164,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         &self,
         destination: &Destination,
         record: &Record<'_>,
-        deliver_by: Timestamp,
+        (deliver_by, redriven): (Timestamp, bool),
         known: &Known,
         tally: &mut Tally,
     ) -> Result<Ready, FlowError> {
@@ -118,7 +172,21 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
             tally.waiting += 1;
             return Ok(Ready::Later(Disposition::HideFor(Duration::ZERO)));
         }
-        let at = match self.slot(destination, record, deliver_by, known, tally).await? {
+        let share = match redriven {
+            true => Some(self.slot(Line::Redriven, destination, record, deliver_by, known, tally).await?),
+            false => None,
+        };
+        let latest = if let Some(Slot::At(at)) = share { Some(at.plus(BESIDE)) } else { None };
+        let slot = match share {
+            Some(Slot::Denied(wait)) => Slot::Denied(wait),
+            _ => self.slot(Line::All, destination, record, deliver_by, known, tally).await?,
+        };
+        let at = match slot {
+            Slot::At(at) if latest.is_some_and(|latest| at > latest) => {
+                // Others wait for the whole rate: the share that was booked is spent, and so is the slot.
+                tally.slots_denied += 1;
+                return Ok(Ready::Later(self.denied(Duration::ZERO)));
+            }
             Slot::At(at) => at,
             Slot::Denied(wait) => {
                 if wait > LONGEST_DENIAL {
@@ -132,7 +200,8 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         if !wait.is_zero() {
             self.time.pause(wait).await;
         }
-        if self.time.best_guess()? > at.plus(GRACE) {
+        let end = at.plus(GRACE);
+        if self.time.best_guess()? > latest.map_or(end, |latest| latest.min(end)) {
             tally.slots_denied += 1;
             return Ok(Ready::Later(self.denied(Duration::ZERO)));
         }
@@ -147,7 +216,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     pub(crate) fn is_crowded(&self, destination: &Destination, now: Timestamp) -> bool {
         let id = &destination.spec.id;
         let lately = now.minus(AHEAD).as_millis().saturating_mul(1_000);
-        let first = self.measure.booked(id).map(|booked| booked.saturating_sub(destination.limit().tolerance()));
+        let first = self.measure.booked(&Key::of(id)).map(|booked| booked.saturating_sub(destination.limit().tolerance()));
         first.is_some_and(|first| first > lately) && self.measure.waited(id, now) > CROWDED
     }
 
@@ -159,6 +228,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
 
     async fn slot(
         &self,
+        line: Line,
         destination: &Destination,
         record: &Record<'_>,
         deliver_by: Timestamp,
@@ -166,6 +236,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         tally: &mut Tally,
     ) -> Result<Slot, FlowError> {
         let Some(office) = known.offices.get(&destination.spec.id) else { return Ok(Slot::Denied(TRY_AGAIN)) };
+        let office = office.desk(line);
         let number = record.number;
         let mine = Wish { record: number, not_before: self.time.now()?.lo, deliver_by };
         office.wish(mine);
@@ -177,7 +248,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
         if !wishes.iter().any(|wish| wish.record == number) {
             wishes.push(mine);
         }
-        match self.book(destination, &wishes, tally).await {
+        match self.book(line, destination, &wishes, tally).await {
             Ok(slots) => given.extend(wishes.iter().map(|wish| wish.record).zip(slots)),
             Err(error) => {
                 // The others need not find out one by one.
@@ -190,37 +261,43 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     }
 
     /// Books for these records; one result each, in order.
-    async fn book(&self, destination: &Destination, wishes: &[Wish], tally: &mut Tally) -> Result<Vec<Slot>, FlowError> {
-        let (id, limit) = (&destination.spec.id, destination.limit());
+    async fn book(
+        &self,
+        line: Line,
+        destination: &Destination,
+        wishes: &[Wish],
+        tally: &mut Tally,
+    ) -> Result<Vec<Slot>, FlowError> {
+        let (id, key, limit, reach) = (&destination.spec.id, line.key(destination), line.limit(destination), line.reach());
         let near = destination.margin(self.margin) + NEAR;
-        let mut believed = self.measure.booked(id);
+        let mut believed = self.measure.booked(&key);
         let mut slots = Vec::new();
         let mut now = self.time.best_guess()?;
         for _ in 0..MOST_WRITES {
             now = self.time.best_guess()?;
             let urgent = wishes.iter().take_while(|wish| wish.deliver_by.since(now) < near).count();
             let calls = vec![now; wishes.len()];
-            let Plan { calls: booked, write: Some(write) } = plan(limit, believed, &calls, now, urgent) else { break };
+            let Plan { calls: booked, write: Some(write) } = plan(limit, believed, &calls, now, reach, urgent) else { break };
             tally.limiter_writes += 1;
             // What calls came to rides along: the monitor wants to know, and a write of its own would cost one.
-            let ended = self.measure.uncounted(id);
-            match self.control.move_limit_counting(&Key::of(id), write, ended).await? {
+            let ended = if line == Line::All { self.measure.uncounted(id) } else { Calls::default() };
+            match self.control.move_limit_counting(&key, write, ended).await? {
                 Moved::Refused { is } => {
                     believed = is;
-                    self.measure.told(id, is);
+                    self.measure.told(&key, is);
                 }
                 Moved::Done { now: after } => {
                     self.measure.counted(id, ended);
                     let before = if let Move::Add { by, .. } = write { Some(after.saturating_sub(by)) } else { believed };
                     believed = Some(after);
-                    self.measure.told(id, believed);
-                    tally.slots_booked += booked;
+                    self.measure.told(&key, believed);
+                    tally.slots_booked += if line == Line::All { booked } else { 0 };
                     slots = limit.slots(before, calls.get(..booked).unwrap_or_default(), now).into_iter().map(Slot::At).collect();
                     break;
                 }
             }
         }
-        let wait = limit.wait(believed, now, common());
+        let wait = limit.wait(believed, now, reach.0);
         let interval = Duration::from_micros(u64::try_from(limit.interval()).unwrap_or(0));
         let denied = wishes.len().saturating_sub(slots.len());
         slots.extend((0..denied).map(|n| Slot::Denied(wait + interval.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX)))));
@@ -228,13 +305,15 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
     }
 }
 
-/// How far ahead a record books whose deadline is not near.
-fn common() -> Duration {
-    AHEAD * (100 - RESERVE_PERCENT) / 100
-}
-
 /// The first `urgent` calls may book what is reserved.
-fn plan(limit: Limit, believed: Option<Micros>, calls: &[Timestamp], now: Timestamp, urgent: usize) -> Plan {
-    let all = limit.plan(believed, calls, now, common());
-    if all.calls >= urgent { all } else { limit.plan(believed, calls.get(..urgent).unwrap_or_default(), now, AHEAD) }
+fn plan(
+    limit: Limit,
+    believed: Option<Micros>,
+    calls: &[Timestamp],
+    now: Timestamp,
+    (common, most): (Duration, Duration),
+    urgent: usize,
+) -> Plan {
+    let all = limit.plan(believed, calls, now, common);
+    if all.calls >= urgent { all } else { limit.plan(believed, calls.get(..urgent).unwrap_or_default(), now, most) }
 }

@@ -253,6 +253,12 @@ impl Delivery {
         self.redrives.iter().rev().find_map(|redrive| redrive.run.as_ref())
     }
 
+    /// Whether a redrive has ever moved it: its calls take of the destination's redrive cap too.
+    #[must_use]
+    pub fn is_redriven(&self) -> bool {
+        !self.redrives.is_empty()
+    }
+
     /// When a dead or expired row died or expired; none of a row that is neither.
     #[must_use]
     pub fn died_at(&self) -> Option<Timestamp> {

@@ -24,10 +24,14 @@ pub const RESERVE_PERCENT: u32 = 10;
 /// What redriven calls may take of a destination's rate, in percent.
 pub const REDRIVE_PERCENT: u32 = 20;
 
+/// How long a redriven call may wait for its slot of the whole rate once its share is booked.
+pub const BESIDE: Duration = Duration::from_millis(250);
+
 /// An instant in microseconds since the Unix epoch: intervals of 300 calls a second are no whole milliseconds.
 pub type Micros = i64;
 
-/// Which number: a destination has one for its fresh and retried calls, and one that its redriven calls take besides.
+/// Which number: a destination has one for all its calls, one that redriven calls take besides, and one on which redrive runs lay
+/// out theirs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(String);
 
@@ -38,7 +42,13 @@ impl Key {
         Self(destination.to_string())
     }
 
-    /// The part of them that is redriven.
+    /// The calls of redriven rows, as they are made.
+    #[must_use]
+    pub fn of_redriven_calls(destination: &DestinationId) -> Self {
+        Self(format!("{destination}#redriven"))
+    }
+
+    /// The slots that redrive runs lay out for them.
     #[must_use]
     pub fn of_redrive(destination: &DestinationId) -> Self {
         // A destination's own name has no such character.
@@ -150,6 +160,15 @@ impl Limit {
     pub fn of_redrive(self) -> Self {
         let per_second = (self.per_second.saturating_mul(REDRIVE_PERCENT) / 100).max(1);
         Self { per_second, burst: per_second.div_ceil(10) }
+    }
+
+    /// The limit of redriven calls as they are made, however their slots were laid out: no second holds more than twice the share.
+    /// A queue's delays are whole seconds, so that what was laid out over two neighbouring seconds may come in one. The burst is
+    /// a quarter less than a second's share: a call may follow its booking by [`BESIDE`].
+    #[must_use]
+    pub fn of_redriven_calls(self) -> Self {
+        let per_second = self.of_redrive().per_second;
+        Self { per_second, burst: per_second.saturating_mul(3).div_ceil(4) }
     }
 
     /// Plans a booking for calls that may start at these instants, in order; `stored` is the number as far as it is known.
@@ -337,5 +356,8 @@ mod tests {
         let limit = Limit { per_second: 50, burst: 10 }.of_redrive();
         assert_eq!((limit.per_second, limit.burst), (10, 1));
         assert_eq!(Limit { per_second: 2, burst: 1 }.of_redrive().per_second, 1);
+        let calls = Limit { per_second: 100, burst: 10 }.of_redriven_calls();
+        assert_eq!((calls.per_second, calls.burst), (20, 15));
+        assert_eq!(Limit { per_second: 1, burst: 1 }.of_redriven_calls(), Limit { per_second: 1, burst: 1 });
     }
 }

@@ -32,6 +32,9 @@ pub struct Message {
     pub not_before: Timestamp,
     /// Hint: the deadline.
     pub deliver_by: Timestamp,
+    /// Hint: a redrive has moved it; absent if none has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub redriven: bool,
 }
 
 /// Why a body is no message. Says nothing of the body itself but where it is wrong.
@@ -75,6 +78,7 @@ impl Message {
             attempt: row.next_attempt(),
             not_before: row.next_attempt_at,
             deliver_by: row.deliver_by,
+            redriven: row.is_redriven(),
         }
     }
 
@@ -119,6 +123,9 @@ mod tests {
     #[test]
     fn round_trips() {
         assert_eq!(Message::parse(GOOD).map(|m| m.body()), Ok(GOOD.to_owned()));
+        let redriven = GOOD.replace('}', ",\"redriven\":true}");
+        assert_eq!(Message::parse(&redriven).map(|m| (m.redriven, m.body())), Ok((true, redriven)));
+        assert_eq!(Message::parse(GOOD).map(|m| m.redriven), Ok(false));
     }
 
     #[test]

@@ -29,8 +29,8 @@ pub const REDRIVEN: usize = 5_000;
 const RATE: usize = 150;
 /// Of them, those that a redrive may have.
 pub const CAP: usize = 30;
-/// What a second may hold beyond the cap: a tenth of it.
-pub const BURST: usize = 3;
+/// What a second may hold beyond the cap: as much again.
+pub const BURST: usize = CAP;
 /// Fresh deliveries that fall due in a second, and how long they do so without a redrive.
 pub const FRESH: usize = 10;
 const ALONE: usize = 60;

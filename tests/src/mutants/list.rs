@@ -106,6 +106,14 @@ pub const ALL: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "redriven calls book of the rate alone",
+        patches: &[Patch {
+            file: "functions/deliver/src/slots.rs",
+            find: "        let share = match redriven {\n",
+            put: "        let share = match redriven && record.number > usize::MAX / 2 {\n",
+        }],
+    },
+    Mutant {
         name: "DLQ before state",
         patches: &[Patch {
             file: ATTEMPT,

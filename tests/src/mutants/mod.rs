@@ -33,6 +33,8 @@ const SUITES: &[&str] = &[
     "--test",
     "redrive",
     "--test",
+    "limiter",
+    "--test",
     "recall",
     "--test",
     "schedule",

@@ -44,6 +44,9 @@ pub(super) struct Call {
     pub(super) answer: Option<(i64, CallResult)>,
 }
 
+/// When, by which actor, of which row.
+type Claim = (i64, u32, DeliveryId);
+
 /// What is remembered.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
@@ -59,8 +62,8 @@ pub(super) struct Checks {
     pub(super) most: BTreeMap<String, (Duration, u32, u32)>,
     /// The limits that a destination ever had.
     pub(super) limits: BTreeMap<DestinationId, BTreeSet<Limit>>,
-    /// When deliver went on to claim a row of a destination.
-    pub(super) paced: BTreeMap<DestinationId, Vec<(i64, u32, DeliveryId)>>,
+    /// When deliver went on to claim a row of a destination; those that a redrive had moved once more.
+    pub(super) paced: BTreeMap<(DestinationId, bool), Vec<Claim>>,
     /// Whether the machines' clock was ever off: what it says then is no measure for a second.
     pub(super) skewed: bool,
     /// What redrive runs have done.
@@ -286,16 +289,24 @@ impl Inner {
     pub(super) fn check_pace(&mut self, actor: u32, id: &DeliveryId) {
         let Some(row) = self.row(id).filter(|_| self.limits) else { return };
         let now = self.now;
-        let limits = self.checks.limits.get(&row.destination).into_iter().flatten();
         // Whoever has read the destination before a change books by its old limit.
-        let most: u32 = limits.map(|limit| limit.per_second + limit.burst).sum();
-        let paced = self.checks.paced.entry(row.destination.clone()).or_default();
+        let most = |of: fn(Limit) -> Limit| {
+            let limits = self.checks.limits.get(&row.destination).into_iter().flatten();
+            limits.map(|limit| of(*limit)).map(|limit| limit.per_second + limit.burst).sum::<u32>()
+        };
+        // No second holds more redriven calls than twice their share.
+        let twice = |limit: Limit| Limit { burst: limit.of_redrive().per_second, ..limit.of_redrive() };
+        let lines = [Some((false, most(|limit| limit))), row.is_redriven().then(|| (true, most(twice)))];
         let grace = ms(punctual_core::limiter::GRACE);
-        paced.retain(|(at, who, what)| !(*who == actor && what == id && now - at <= grace));
-        paced.push((now, actor, id.clone()));
-        let in_second = paced.iter().rev().take_while(|(at, ..)| *at > now - 1_000).count();
-        if in_second > usize::try_from(most).unwrap_or(usize::MAX) && !self.checks.skewed {
-            self.violate("too_fast", format!("{in_second} claims for {} within a second", row.destination));
+        for (redriven, most) in lines.into_iter().flatten() {
+            let paced = self.checks.paced.entry((row.destination.clone(), redriven)).or_default();
+            paced.retain(|(at, who, what)| !(*who == actor && what == id && now - at <= grace));
+            paced.push((now, actor, id.clone()));
+            let in_second = paced.iter().rev().take_while(|(at, ..)| *at > now - 1_000).count();
+            if in_second > usize::try_from(most).unwrap_or(usize::MAX) && !self.checks.skewed {
+                let rule = if redriven { "redriven_too_fast" } else { "too_fast" };
+                self.violate(rule, format!("{in_second} claims for {} within a second", row.destination));
+            }
         }
     }
 

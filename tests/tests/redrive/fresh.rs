@@ -1,8 +1,8 @@
-//! Fresh deliveries while 5,000 dead ones come back: they are called as soon as without a redrive, and over ten seconds the
-//! redrive's own calls stay under its cap.
+//! Fresh deliveries while 5,000 dead ones come back: they are called as soon as without a redrive, over ten seconds the
+//! redrive's own calls stay under its cap, and no second holds more than twice the cap.
 //!
 //! A slot is laid out for each redriven call, and its message comes up to a second before; consumers that are all waiting
-//! take it later. So a single second can hold what two would: the cap is no bound of it, the destination's rate is.
+//! take it later. So a single second can hold what two would: that is the burst which deliver books it on, and its bound.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -136,7 +136,8 @@ fn fresh_work_waits_no_longer_while_five_thousand_come_back() {
     assert!(beside.p99() <= alone.p99() + second, "{:?} against {:?}", beside.p99(), alone.p99());
     assert_eq!((alone.redriven.len(), beside.redriven.len()), (0, DEAD));
     assert!(beside.beside > DEAD * 9 / 10, "{} redriven calls were beside fresh ones", beside.beside);
-    assert!(in_ten <= 10 * CAP, "{in_ten} redriven calls within ten seconds");
+    // Ten seconds of the cap, and its burst of one second.
+    assert!(in_ten <= 11 * CAP, "{in_ten} redriven calls within ten seconds");
     assert!(in_second <= 2 * CAP, "{in_second} redriven calls within a second");
     assert!(beside.fullest <= usize::try_from(RATE + RATE / 5).unwrap(), "{} calls within a second", beside.fullest);
 }
