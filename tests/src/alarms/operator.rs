@@ -50,7 +50,7 @@ impl Stage {
     pub async fn hold(&self, ids: &[DeliveryId]) -> Result<()> {
         let (since, margin) = (self.time.instant(), self.world.margin);
         let hold = || Hold { since, by: "ann".into(), why: "a drill".into() };
-        self.each(ids, |row, stamp| Ok(transition::held(row, hold(), margin, stamp).map_err(|e| anyhow::anyhow!("{e:?}"))?)).await
+        self.each(ids, |row, stamp| transition::held(row, hold(), margin, stamp).map_err(|e| anyhow::anyhow!("{e:?}"))).await
     }
 
     /// Cancels rows.
@@ -60,7 +60,7 @@ impl Stage {
     pub async fn cancel(&self, ids: &[DeliveryId]) -> Result<()> {
         let since = self.time.instant();
         let cancel = || Cancel { since, by: "ann".into(), why: "a drill".into() };
-        self.each(ids, |row, stamp| Ok(transition::cancelled(row, cancel(), stamp).map_err(|e| anyhow::anyhow!("{e:?}"))?)).await
+        self.each(ids, |row, stamp| transition::cancelled(row, cancel(), stamp).map_err(|e| anyhow::anyhow!("{e:?}"))).await
     }
 
     async fn each(&self, ids: &[DeliveryId], step: impl Fn(&Delivery, &Stamp) -> Result<Transition>) -> Result<()> {
