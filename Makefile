@@ -51,7 +51,7 @@ contracts: prerequisites ## Runs the receivers' contracts, status and headers to
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/cases "$(or $(DIR),tests/contracts)"
 
-bench: prerequisites venv ## Measures costs and paces into target/bench.jsonl (ONLY=redrive: prints a redrive's alone).
+bench: prerequisites venv ## Measures costs and paces into target/bench.jsonl (ONLY=admission or redrive: that alone, printed).
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/bench $(ONLY)
 
