@@ -162,7 +162,8 @@ impl Limit {
         Self { per_second, burst: per_second.div_ceil(10) }
     }
 
-    /// The limit of redriven calls as they are made, however their slots were laid out: no second holds more than twice the share.
+    /// The limit of redriven calls as they are made, however their slots were laid out: no second holds more than twice the share,
+    /// and one where the burst is rounded up.
     /// A queue's delays are whole seconds, so that what was laid out over two neighbouring seconds may come in one. The burst is
     /// a quarter less than a second's share: a call may follow its booking by [`BESIDE`].
     #[must_use]

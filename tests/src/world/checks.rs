@@ -294,8 +294,8 @@ impl Inner {
             let limits = self.checks.limits.get(&row.destination).into_iter().flatten();
             limits.map(|limit| of(*limit)).map(|limit| limit.per_second + limit.burst).sum::<u32>()
         };
-        // No second holds more redriven calls than twice their share.
-        let twice = |limit: Limit| Limit { burst: limit.of_redrive().per_second, ..limit.of_redrive() };
+        // No second holds more redriven calls than twice their share, and one where their burst is rounded up.
+        let twice = |limit: Limit| Limit { burst: limit.of_redrive().per_second + 1, ..limit.of_redrive() };
         let lines = [Some((false, most(|limit| limit))), row.is_redriven().then(|| (true, most(twice)))];
         let grace = ms(punctual_core::limiter::GRACE);
         for (redriven, most) in lines.into_iter().flatten() {
