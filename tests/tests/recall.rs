@@ -51,6 +51,6 @@ fn no_call_follows_a_cancel_and_one_that_comes_too_late_says_so() {
 fn a_date_that_moves_makes_one_effect_and_none_before_the_new_due_time() {
     let coverage = races(Wanted::Reschedule);
     seen(&coverage, &["end: delivered", "row: scheduled rescheduled", "call", "fence lost"]);
-    let answers = ["Rescheduled", "Unchanged", "InFlight", "AlreadyDelivered", "AttemptsExhausted"];
+    let answers = ["Rescheduled", "Unchanged", "InFlight", "AlreadyDelivered", "AttemptsExhausted", "NeedsReview"];
     seen(&coverage, &answers.map(|answer| format!("scheduled: {answer}")).each_ref().map(String::as_str));
 }

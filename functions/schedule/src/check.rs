@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use punctual_core::clock::Now;
+use punctual_core::delivery::Instants;
 use punctual_core::delivery::{Delivery, MAX_BODY_BYTES, NewDelivery, Payload};
 use punctual_core::destination::{Destination, FieldError};
 use punctual_core::id::{
     Content, Correlation, DERIVED_PREFIX, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, Reference,
 };
-use punctual_core::transition::Instants;
 
 use crate::input::Reminder;
 use crate::when::{Calendars, Due, When};

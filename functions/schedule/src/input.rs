@@ -168,6 +168,10 @@ pub struct Move {
     /// When it is due, by a business calendar.
     #[serde(default)]
     pub rule: Option<DueInput>,
+    /// Whether it may be called again although the answer of a call before was lost, at a destination with `on_unknown: review`.
+    /// Without it such a delivery is refused: `needs_review`.
+    #[serde(default)]
+    pub may_repeat: bool,
 }
 
 /// Items, each good or not.

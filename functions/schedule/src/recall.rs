@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::StreamExt as _;
 use punctual_core::calendar::due::DueInput;
 use punctual_core::clock::Now;
-use punctual_core::delivery::Delivery;
-use punctual_core::destination::FieldError;
+use punctual_core::delivery::{Delivery, Instants};
+use punctual_core::destination::{FieldError, OnUnknown};
 use punctual_core::id::{DeliveryId, DestinationId};
 use punctual_core::ports::{Control, Ledger, PortError, Queue, Time};
-use punctual_flows::recall::{Bounds, Recalled, Recaller};
+use punctual_flows::recall::{Bounds, Recalled, Recaller, Why};
 use punctual_flows::{FlowError, chain};
 
 use crate::input::{Items, Move, Named};
@@ -20,6 +20,8 @@ use crate::{CONCURRENCY, RESERVE, Schedule};
 
 /// What is known of one item: a row, or its answer.
 type Looked<T> = Result<(T, Delivery), Box<ItemResult>>;
+/// When a delivery is to be due, and whether it may be called again after a lost answer.
+type Moves = (Result<When, Vec<FieldError>>, bool);
 
 impl Named {
     fn id(self, field: &str) -> Result<(DeliveryId, bool), FieldError> {
@@ -64,9 +66,9 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
         let destinations: BTreeSet<DestinationId> = looked.iter().flatten().map(|(_, row)| row.destination.clone()).collect();
         let places = self.places(destinations).await?;
         let now = self.time.now()?;
-        let results = each(looked, |i, (when, row)| {
+        let results = each(looked, |i, ((when, may_repeat), row)| {
             let (places, calendars) = (&places, &calendars);
-            async move { self.reschedule_one(i, &when, row, (places, calendars, now)).await }
+            async move { self.reschedule_one(i, (&when, may_repeat), row, (places, calendars, now)).await }
         })
         .await;
         let released = self.release(&results, &places).await;
@@ -76,7 +78,7 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
     async fn reschedule_one(
         &self,
         i: usize,
-        when: &Result<When, Vec<FieldError>>,
+        (when, may_repeat): (&Result<When, Vec<FieldError>>, bool),
         row: Delivery,
         (places, calendars, now): (&Places, &Calendars, Now),
     ) -> ItemResult {
@@ -88,11 +90,14 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
             tracing::error!(by = %self.by, delivery_id = %row.id, "a row's destination is not registered");
             return ItemResult::failed(&row.id);
         };
-        let bounds = Bounds { attempts: destination.spec.retry.attempts, margin: destination.margin(self.margin) };
+        let bounds = Bounds {
+            attempts: destination.spec.retry.attempts,
+            margin: destination.margin(self.margin),
+            review_unknown: destination.spec.on_unknown == OnUnknown::Review && !may_repeat,
+        };
         let field = format!("deliveries[{i}]");
         let due = when.due(&field, calendars, bounds.margin, now);
-        let so_already =
-            |to: &punctual_core::transition::Instants| (row.deliver_after, row.deliver_by) == (to.deliver_after, to.deliver_by);
+        let so_already = |to: &Instants| (row.deliver_after, row.deliver_by) == (to.deliver_after, to.deliver_by);
         match due.instants {
             Some(to) if so_already(&to) => ItemResult::unchanged(row).with_steps(&due),
             Some(_) | None if !due.blocked.is_empty() => ItemResult::invalid(due.blocked.clone()).with_steps(&due),
@@ -101,6 +106,9 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
             Some(to) => {
                 let id = row.id.clone();
                 let recalled = self.recaller().reschedule(row, to, bounds).await;
+                if let Ok(Recalled::Refused(row, why @ (Why::TooLate { .. } | Why::Waits { .. }))) = recalled {
+                    return ItemResult::refused(*row, &why, &format!("{field}.{}", when.deadline_field())).with_steps(&due);
+                }
                 self.answer(&id, i, Answer::Rescheduled, recalled).with_steps(&due)
             }
         }
@@ -180,10 +188,10 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
 }
 
 /// What an item of a reschedule says. When it is due is judged once its row is known.
-fn read(i: usize, one: Move) -> Result<(Result<When, Vec<FieldError>>, Named), FieldError> {
-    let Move { delivery_id, identity, deliver_after, deliver_by, rule } = one;
+fn read(i: usize, one: Move) -> Result<(Moves, Named), FieldError> {
+    let Move { delivery_id, identity, deliver_after, deliver_by, rule, may_repeat } = one;
     let when = When::read(deliver_after, deliver_by, rule.as_ref(), &format!("deliveries[{i}]"));
-    Ok((when, Named { delivery_id, identity }))
+    Ok(((when, may_repeat), Named { delivery_id, identity }))
 }
 
 /// The zone data's version, where a rule was worked out.

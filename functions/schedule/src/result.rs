@@ -1,11 +1,11 @@
 //! I am the answer to the application: one result for each item, in order, and a summary.
 
-use punctual_core::delivery::Delivery;
+use punctual_core::delivery::{Delivery, Instants};
 use punctual_core::destination::FieldError;
 use punctual_core::id::DeliveryId;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
-use punctual_core::transition::{Instants, may_have_been_delivered};
+use punctual_core::transition::may_have_been_delivered;
 use punctual_flows::recall::{InFlight, Why};
 use punctual_flows::release::Tally;
 use serde::Serialize;
@@ -44,6 +44,8 @@ pub enum Answer {
     AlreadyCancelled,
     /// It has no attempts left, and other instants grant none; nothing changed.
     AttemptsExhausted,
+    /// The answer of a call was lost, and its destination wants a person to look before another; nothing changed.
+    NeedsReview,
     /// The input is wrong; nothing changed.
     Invalid,
     /// The ledger could not say: send it again.
@@ -69,6 +71,9 @@ pub struct ItemResult {
     /// The deadline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deliver_by: Option<Timestamp>,
+    /// The next attempt starts no earlier than this, where a failed attempt has set a wait beyond `deliver_after`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<Timestamp>,
     /// How a rule was worked out, line by line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<String>,
@@ -113,6 +118,7 @@ impl ItemResult {
             state: None,
             deliver_after: None,
             deliver_by: None,
+            next_attempt_at: None,
             steps: Vec::new(),
             comes_to: None,
             conflicts: Vec::new(),
@@ -168,7 +174,9 @@ impl ItemResult {
     /// Moved or taken back; the row as it is now, and whether a call before may have had its effect.
     #[must_use]
     pub fn recalled(answer: Answer, row: Delivery) -> Self {
-        Self { may_have_been_delivered: may_have_been_delivered(&row), ..Self::with_row(answer, row) }
+        let waits = answer == Answer::Rescheduled && row.next_attempt_at > row.deliver_after;
+        let next_attempt_at = waits.then_some(row.next_attempt_at);
+        Self { next_attempt_at, may_have_been_delivered: may_have_been_delivered(&row), ..Self::with_row(answer, row) }
     }
 
     /// Not moved or taken back: the state says no.
@@ -180,7 +188,8 @@ impl ItemResult {
             Why::AlreadyShadowed => Answer::AlreadyShadowed,
             Why::AlreadyCancelled => Answer::AlreadyCancelled,
             Why::AttemptsExhausted { .. } => Answer::AttemptsExhausted,
-            Why::TooLate { .. } | Why::Refused { .. } => Answer::Invalid,
+            Why::NeedsReview { .. } => Answer::NeedsReview,
+            Why::TooLate { .. } | Why::Waits { .. } | Why::Refused { .. } => Answer::Invalid,
         };
         let in_flight = if let Why::InFlight { attempt, .. } = why { Some(*attempt) } else { None };
         let errors = vec![FieldError::new(why.code(), field, why.to_string())];
@@ -280,6 +289,9 @@ pub struct Counts {
     /// Not moved or taken back: they are delivered, shadowed or cancelled, or have no attempts left.
     #[serde(skip_serializing_if = "none")]
     pub too_late: usize,
+    /// Not moved: the answer of a call was lost, and a person should look.
+    #[serde(skip_serializing_if = "none")]
+    pub needs_review: usize,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -304,6 +316,7 @@ impl Counts {
                 Answer::AlreadyDelivered | Answer::AlreadyShadowed | Answer::AlreadyCancelled | Answer::AttemptsExhausted => {
                     &mut counts.too_late
                 }
+                Answer::NeedsReview => &mut counts.needs_review,
                 Answer::Invalid => &mut counts.invalid,
                 Answer::Failed => &mut counts.failed,
                 Answer::NotAttempted => &mut counts.not_attempted,

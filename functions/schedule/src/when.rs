@@ -9,11 +9,11 @@ use std::time::Duration;
 use punctual_core::calendar::Calendar;
 use punctual_core::calendar::due::{DueInput, DueRule};
 use punctual_core::clock::Now;
+use punctual_core::delivery::Instants;
 use punctual_core::destination::FieldError;
 use punctual_core::id::CalendarId;
 use punctual_core::retry::last_safe_start;
 use punctual_core::time::Timestamp;
-use punctual_core::transition::Instants;
 
 /// The calendars by name; one that can no longer be read has its problem instead.
 pub type Calendars = BTreeMap<CalendarId, Result<Calendar, FieldError>>;
@@ -81,15 +81,20 @@ impl When {
         }
     }
 
+    /// The field that the deadline comes from.
+    #[must_use]
+    pub fn deadline_field(&self) -> &'static str {
+        if matches!(self, Self::Rule(_, None)) { "rule.deliver_by" } else { "deliver_by" }
+    }
+
     /// Works it out. `margin` is the destination's.
     #[must_use]
     pub fn due(&self, field: &str, calendars: &Calendars, margin: Duration, now: Now) -> Due {
-        let (mut due, by_field) = match self {
-            Self::Given(instants) => (Due { instants: Some(*instants), ..Due::default() }, "deliver_by"),
-            Self::Rule(rule, by) => {
-                (by_rule(rule, *by, field, calendars), if by.is_some() { "deliver_by" } else { "rule.deliver_by" })
-            }
+        let mut due = match self {
+            Self::Given(instants) => Due { instants: Some(*instants), ..Due::default() },
+            Self::Rule(rule, by) => by_rule(rule, *by, field, calendars),
         };
+        let by_field = self.deadline_field();
         let Some(Instants { deliver_after, deliver_by }) = due.instants else { return due };
         let last = last_safe_start(deliver_by, margin);
         let mut wrong = |code, right: String| due.blocked.push(FieldError::new(code, format!("{field}.{by_field}"), right));

@@ -72,6 +72,15 @@ pub struct Cancel {
     pub why: String,
 }
 
+/// Between which two instants a delivery is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instants {
+    /// Not called before this instant.
+    pub deliver_after: Timestamp,
+    /// The business deadline: a call ends by this instant.
+    pub deliver_by: Timestamp,
+}
+
 /// One delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
@@ -97,6 +106,8 @@ pub struct Delivery {
     pub deliver_by: Timestamp,
     /// The next attempt starts no earlier than this.
     pub next_attempt_at: Timestamp,
+    /// What attempts before the last reschedule made it wait for: no other instants undercut it. None where nothing did.
+    pub floor: Option<Timestamp>,
     /// When dispatch must next look; none once the row has left the wake index.
     pub wake_at: Option<Timestamp>,
     /// The end of the last dispatch lease, or the instant of a deferred attempt: until then dispatch need not look at
@@ -193,6 +204,7 @@ impl Delivery {
             deliver_after,
             deliver_by,
             next_attempt_at: deliver_after,
+            floor: None,
             wake_at: Some(deliver_after),
             held_until: None,
             lease_owner: None,
@@ -209,7 +221,7 @@ impl Delivery {
             death: 0,
             dlq_sent: 0,
             redrives: Vec::new(),
-            history: vec![HistoryEntry { at, state: State::Scheduled, attempt: None, reason: None, by }],
+            history: vec![HistoryEntry { at, state: State::Scheduled, attempt: None, reason: None, by, from: None }],
         }
     }
 

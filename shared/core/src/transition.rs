@@ -23,7 +23,7 @@ use crate::time::Timestamp;
 mod recall;
 mod redrive;
 
-pub use recall::{Instants, cancelled, may_have_been_delivered, rescheduled};
+pub use recall::{cancelled, lost_answer, may_have_been_delivered, rescheduled};
 pub use redrive::{Grant, redriven, requeued};
 
 /// The longest wait that a queue message can sleep through: SQS's largest delay.
@@ -125,7 +125,7 @@ fn moved(row: &Delivery, event: Event, attempt: Option<u32>, reason: Option<Reas
     // of shadowed attempts stays: their due time was the shadow run's.
     let anew = (state == State::Scheduled && row.attempts.is_empty()) || matches!(event, Event::Requeue | Event::Redrive);
     after.shadow &= !anew;
-    after.history.push(HistoryEntry { at: stamp.now.lo, state, attempt, reason, by: stamp.by.clone() });
+    after.history.push(HistoryEntry { at: stamp.now.lo, state, attempt, reason, by: stamp.by.clone(), from: None });
     Ok(after)
 }
 

@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use punctual_core::delivery::{Cancel, Delivery};
+use punctual_core::delivery::{Cancel, Delivery, Instants};
 use punctual_core::id::Correlation;
 use punctual_core::ports::{Ledger, Time, Written};
 use punctual_core::retry::last_safe_start;
 use punctual_core::state::{Refusal, State};
 use punctual_core::time::Timestamp;
-use punctual_core::transition::{self, Instants};
+use punctual_core::transition;
 use serde::Serialize;
 
 use crate::{FlowError, stamp};
@@ -62,6 +62,22 @@ pub enum Why {
         /// The earliest deadline that would do now.
         earliest: Timestamp,
     },
+    /// A failed attempt has set a wait that the new deadline leaves no time for.
+    #[error("later than {earliest}: its next attempt starts at {until} or later, as a failed attempt or its receiver wished")]
+    Waits {
+        /// No attempt starts before.
+        until: Timestamp,
+        /// The earliest deadline that would do.
+        earliest: Timestamp,
+    },
+    /// The answer of an attempt was lost, and the destination wants a person to look before another call.
+    #[error(
+        "a delivery whose answers are known: that of attempt {attempt} was lost, so it may have had its effect, and the destination says on_unknown: review; with may_repeat: true it is called again all the same"
+    )]
+    NeedsReview {
+        /// Which one.
+        attempt: u32,
+    },
     /// The state table refuses.
     #[error("a delivery that is not {state}: {refusal}")]
     Refused {
@@ -83,6 +99,8 @@ impl Why {
             Self::AlreadyCancelled => "already_cancelled",
             Self::AttemptsExhausted { .. } => "attempts_exhausted",
             Self::TooLate { .. } => "in_the_past",
+            Self::Waits { .. } => "waits",
+            Self::NeedsReview { .. } => "needs_review",
             Self::Refused { .. } => "refused",
         }
     }
@@ -143,6 +161,9 @@ pub struct Bounds {
     pub attempts: u32,
     /// Deadline less this is the last safe start.
     pub margin: Duration,
+    /// No further call after a lost answer: the destination's `on_unknown` is `review`, and whoever asks has not said that it
+    /// may be repeated.
+    pub review_unknown: bool,
 }
 
 /// The ports that recalling needs, and who does it.
@@ -202,9 +223,17 @@ impl<L: Ledger, T: Time> Recaller<'_, L, T> {
             if made >= allowed {
                 return Ok(Recalled::Refused(Box::new(row), Why::AttemptsExhausted { made, allowed }));
             }
+            if let Some(attempt) = transition::lost_answer(&row).filter(|_| bounds.review_unknown) {
+                return Ok(Recalled::Refused(Box::new(row), Why::NeedsReview { attempt }));
+            }
             if stamp.now.may_have_reached(last_safe_start(to.deliver_by, bounds.margin)) {
                 let earliest = stamp.now.hi.plus(bounds.margin);
                 return Ok(Recalled::Refused(Box::new(row), Why::TooLate { earliest }));
+            }
+            let until = moved.after.next_attempt_at;
+            if until > last_safe_start(to.deliver_by, bounds.margin) {
+                let earliest = until.plus(bounds.margin);
+                return Ok(Recalled::Refused(Box::new(row), Why::Waits { until, earliest }));
             }
             match self.ledger.write(&moved).await? {
                 Written::Done => return Ok(Recalled::Done { from: row.state, row: Box::new(moved.after) }),

@@ -199,10 +199,22 @@ pub const ALL: &[Mutant] = &[
             Patch { file: RECALL, find: "    after.deliver_after = to.deliver_after;\n", put: "" },
             Patch {
                 file: RECALL,
-                find: " else { to.deliver_after };",
-                put: " else { row.next_attempt_at.min(to.deliver_after) };",
+                find: "map_or(to.deliver_after, |floor|",
+                put: "map_or(row.next_attempt_at.min(to.deliver_after), |floor|",
             },
         ],
+    },
+    Mutant {
+        name: "a reschedule forgets the wait that it moved over",
+        patches: &[Patch { file: RECALL, find: "row.floor.max(waits)", put: "waits" }],
+    },
+    Mutant {
+        name: "a reschedule after a lost answer asks nobody",
+        patches: &[Patch {
+            file: RECALLER,
+            find: "transition::lost_answer(&row).filter(|_| bounds.review_unknown)",
+            put: "transition::lost_answer(&row).filter(|_| bounds.review_unknown && row.granted > 9)",
+        }],
     },
     Mutant {
         name: "other instants grant attempts",

@@ -8,6 +8,7 @@ use punctual_core::attempt::Answer as Evidence;
 use punctual_core::dead_letter::DeadLetter;
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::Mode;
+use punctual_core::history::HistoryEntry;
 use punctual_core::id::{DeliveryId, DestinationId, Owner, RunId};
 use punctual_core::limiter::Limit;
 use punctual_core::outcome::CallResult;
@@ -55,6 +56,8 @@ pub(super) struct Checks {
     pub(super) letters: BTreeSet<(String, u32)>,
     /// Destinations that want no second call after a lost answer.
     pub(super) review: BTreeSet<String>,
+    /// Who has said that a call may be repeated after a lost answer.
+    pub(super) may_repeat: BTreeSet<u32>,
     /// Deliveries that the shadow sink has.
     pub(super) shadowed: BTreeSet<DeliveryId>,
     /// The longest total timeout and the largest attempt budget that a destination ever had.
@@ -206,6 +209,15 @@ impl Inner {
         };
         let asked =
             after.history.get(before.history.len()..).unwrap_or_default().iter().any(|e| e.reason == Some(Reason::Rescheduled));
+        let review = self.checks.review.contains(before.destination.as_str()) && !self.checks.may_repeat.contains(&actor);
+        // With what the same write has closed, and without the line that moves it.
+        let mut told = after.clone();
+        told.history.truncate(after.history.len().saturating_sub(1));
+        claim(
+            !(asked && review && lost_since_asked(&told)),
+            "moved_unreviewed",
+            "it moved after a lost answer, and nobody was asked",
+        );
         // A redrive may bring another deadline, and nothing else.
         let redriven = after.redrives.len() > before.redrives.len();
         let as_before = Delivery { deliver_by: before.deliver_by, ..after.clone() };
@@ -326,11 +338,9 @@ impl Inner {
             other.id == call.id && other.answer.is_none() && alive && other.started + ms(other.timeout) > now
         });
         let repeated = self.checks.calls.iter().any(|other| other.id == call.id && other.attempt >= call.attempt);
-        let unsure =
-            row.attempts.iter().any(|a| matches!(a.reason, Reason::Timeout | Reason::ConnectionCut | Reason::OutcomeUnknown));
-        // Who reschedules or redrives has been told that it may have been delivered: that call is no automatic one.
-        let asked = row.history.iter().any(|h| matches!(h.reason, Some(Reason::Rescheduled | Reason::Redriven)));
-        let review = self.checks.review.contains(row.destination.as_str()) && !asked;
+        // Who moves it or brings it back after that has been told: that call is no automatic one.
+        let unsure = lost_since_asked(&row);
+        let review = self.checks.review.contains(row.destination.as_str());
         let floor = self.floor(&row);
         let seen = self.facts.get(&actor).and_then(|f| f.saw_budget.get(&row.destination));
         let budget = seen.copied().unwrap_or(u32::MAX).saturating_add(row.granted);
@@ -409,6 +419,18 @@ impl Inner {
         };
         self.checks.calls.iter().filter(recorded).filter_map(wish).max().unwrap_or(0)
     }
+}
+
+/// Whether an answer was lost after the row was last moved or brought back.
+fn lost_since_asked(row: &Delivery) -> bool {
+    let asked = |entry: &HistoryEntry| matches!(entry.reason, Some(Reason::Rescheduled | Reason::Redriven));
+    let lost = |number: u32| {
+        row.attempts.iter().any(|attempt| {
+            let reason = matches!(attempt.reason, Reason::Timeout | Reason::ConnectionCut | Reason::OutcomeUnknown);
+            attempt.number == number && reason && attempt.answer != Evidence::Shadow
+        })
+    };
+    row.history.iter().rev().take_while(|entry| !asked(entry)).filter_map(|entry| entry.attempt).any(lost)
 }
 
 /// A row in one line.

@@ -334,7 +334,11 @@ impl World {
             Op::Reschedule { actor, reminder, variant } => {
                 let to = setup::other_instants(self.seed, reminder, variant, self.inner().now);
                 let (id, after, by) = (Self::id_of(reminder), to.deliver_after, to.deliver_by);
-                let moved = json!([{ "delivery_id": id, "deliver_after": after, "deliver_by": by }]);
+                let may_repeat = variant % 2 == 1;
+                if may_repeat {
+                    self.inner().checks.may_repeat.insert(actor);
+                }
+                let moved = json!([{ "delivery_id": id, "deliver_after": after, "deliver_by": by, "may_repeat": may_repeat }]);
                 let event = json!({"action": "reschedule", "deliveries": moved});
                 self.start(actor, "reschedule", SCHEDULE_MS, |port| actor::schedule(port, stage, event));
             }

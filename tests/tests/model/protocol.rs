@@ -8,7 +8,7 @@ use std::time::Duration;
 use punctual_core::acquire::{Acquire, Claimer, can_start};
 use punctual_core::clock::Now;
 use punctual_core::decide::{Barrier, ForDeliver, ForDispatch, for_deliver, for_dispatch};
-use punctual_core::delivery::{Cancel, Delivery};
+use punctual_core::delivery::{Cancel, Delivery, Instants};
 use punctual_core::destination::{Change, Destination, Mode, Spec};
 use punctual_core::id::{Correlation, MessageId, Owner};
 use punctual_core::outcome::{CallResult, Called, classify};
@@ -17,7 +17,7 @@ use punctual_core::redrive::{ForLetter, ForRow, Order, Run, Selection, for_lette
 use punctual_core::retry::{RetryPolicy, last_safe_start};
 use punctual_core::settings::RetryMode;
 use punctual_core::state::Refusal;
-use punctual_core::transition::{self, Grant, Instants, QUEUE_REACH, Stamp, Terms, Transition};
+use punctual_core::transition::{self, Grant, QUEUE_REACH, Stamp, Terms, Transition};
 
 use crate::bounds::{ASKED, MOVED, REDRIVEN_BY, Scope};
 use crate::row::{Pending, Row, TICK, at, id, run_id, ticks};

@@ -5,7 +5,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use punctual_core::attempt::{Answer as Evidence, Attempt};
 use punctual_core::delivery::{Cancel, Delivery};
-use punctual_core::id::Owner;
+use punctual_core::destination::OnUnknown;
+use punctual_core::id::{DestinationId, Owner};
+use punctual_core::ports::Control as _;
 use punctual_core::reason::Reason;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -165,6 +167,76 @@ async fn other_instants_grant_no_attempts() {
     let world = with(State::Dead, granted).await;
     assert_eq!(answers(&moved(&world, after, by).await), [Answer::Rescheduled]);
     assert_eq!((row(&world).attempts.len(), row(&world).state), (10, State::Scheduled));
+}
+
+/// The destination wants a person to look after a lost answer.
+async fn review(world: &World) {
+    let destination = &world.control.lookup(&[DestinationId::new("acme").unwrap()]).await.unwrap().0[0];
+    let mut changed = destination.clone();
+    (changed.spec.on_unknown, changed.version) = (OnUnknown::Review, destination.version + 1);
+    world.control.put_destination(&changed, destination.version).await.unwrap();
+}
+
+async fn moved_knowingly(world: &World, may_repeat: bool) -> Response {
+    let (after, by) = ("2026-12-09T12:00:00Z", "2026-12-09T13:00:00Z");
+    let one = json!({"delivery_id": row(world).id, "deliver_after": after, "deliver_by": by, "may_repeat": may_repeat});
+    world.send(NOW, &json!({"action": "reschedule", "deliveries": [one]})).await
+}
+
+#[tokio::test]
+async fn after_a_lost_answer_a_receiver_that_wants_review_is_called_again_only_if_asked_for() {
+    let dead = |row: &mut Delivery| row.attempts = vec![failed(1, Reason::Timeout)];
+    let ended = |row: &mut Delivery| row.lease_until = Some(at("2026-12-01T12:01:00.000Z"));
+    for world in [with(State::Dead, dead).await, with(State::Expired, dead).await, with(State::Delivering, ended).await] {
+        review(&world).await;
+        let before = row(&world);
+        let response = moved_knowingly(&world, false).await;
+        let error = &response.results[0].errors[0];
+        assert_eq!((answers(&response), error.code, row(&world)), (vec![Answer::NeedsReview], "needs_review", before));
+        assert!(error.message.contains("attempt 1") && error.message.contains("may_repeat: true"), "{error:?}");
+        assert_eq!((response.summary.needs_review, response.ok), (1, false));
+        let response = moved_knowingly(&world, true).await;
+        assert_eq!((answers(&response), response.results[0].may_have_been_delivered), (vec![Answer::Rescheduled], true));
+        // Whoever moved it knew; moving it once more asks nothing new.
+        let again = moved(&world, "2026-12-10T12:00:00Z", "2026-12-10T13:00:00Z").await;
+        assert_eq!(answers(&again), [Answer::Rescheduled]);
+    }
+    // A receiver with an idempotency contract is called again without a word.
+    let world = with(State::Dead, dead).await;
+    assert_eq!(answers(&moved_knowingly(&world, false).await), [Answer::Rescheduled]);
+    // And what failed for certain needs no review.
+    let world = with(State::Dead, |row| row.attempts = vec![failed(1, Reason::ConnectFailed)]).await;
+    review(&world).await;
+    assert_eq!(answers(&moved_knowingly(&world, false).await), [Answer::Rescheduled]);
+}
+
+#[tokio::test]
+async fn a_wait_is_told_and_a_deadline_before_its_end_is_refused() {
+    let waits = |row: &mut Delivery| {
+        row.attempts = vec![failed(1, Reason::RateLimited)];
+        row.next_attempt_at = at("2026-12-01T12:50:00.000Z");
+    };
+    let world = with(State::Scheduled, waits).await;
+    let before = row(&world);
+    let response = moved(&world, "2026-12-01T12:11:00Z", "2026-12-01T12:50:05Z").await;
+    let error = &response.results[0].errors[0];
+    assert_eq!(
+        (answers(&response), error.code, error.field.as_str()),
+        (vec![Answer::Invalid], "waits", "deliveries[0].deliver_by")
+    );
+    assert!(error.message.contains("12:50:10.000Z") && error.message.contains("12:50:00.000Z"), "{error:?}");
+    assert_eq!(row(&world), before);
+    let response = moved(&world, "2026-12-01T12:11:00Z", "2026-12-01T12:50:10Z").await;
+    assert_eq!(answers(&response), [Answer::Rescheduled]);
+    assert_eq!(response.results[0].next_attempt_at, Some(at("2026-12-01T12:50:00.000Z")), "it says when it is called");
+    // Away and back: the receiver's wish still stands.
+    let away = moved(&world, "2026-12-01T13:00:00Z", "2026-12-01T14:00:00Z").await;
+    assert_eq!(away.results[0].next_attempt_at, None);
+    let back = moved(&world, "2026-12-01T12:12:00Z", "2026-12-01T13:00:00Z").await;
+    assert_eq!(back.results[0].next_attempt_at, Some(at("2026-12-01T12:50:00.000Z")));
+    let lines: Vec<String> =
+        row(&world).history.iter().filter_map(|line| line.from).map(|from| from.deliver_by.to_string()).collect();
+    assert_eq!(lines, ["2026-12-01T13:00:00.000Z", "2026-12-01T12:50:10.000Z", "2026-12-01T14:00:00.000Z"], "a readable history");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use proptest::option::of;
 use proptest::prelude::*;
 use punctual_core::attempt::{Answer, Attempt};
-use punctual_core::delivery::{Cancel, Delivery, Hold, NewDelivery};
+use punctual_core::delivery::{Cancel, Delivery, Hold, Instants, NewDelivery};
 use punctual_core::history::HistoryEntry;
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference, RunId};
 use punctual_core::reason::Reason;
@@ -46,9 +46,13 @@ fn attempt() -> impl Strategy<Value = Attempt> {
 }
 
 fn entry() -> impl Strategy<Value = HistoryEntry> {
-    (instant(), state(), of(1_u32..99), of(reason()), "[A-Za-z0-9_-]{1,12}").prop_map(|(at, state, attempt, reason, by)| {
-        HistoryEntry { at, state, attempt, reason, by: Correlation::new(by).expect("a correlation id") }
-    })
+    let from = of((instant(), instant()));
+    (instant(), state(), of(1_u32..99), of(reason()), "[A-Za-z0-9_-]{1,12}", from).prop_map(
+        |(at, state, attempt, reason, by, from)| {
+            let from = from.map(|(deliver_after, deliver_by)| Instants { deliver_after, deliver_by });
+            HistoryEntry { at, state, attempt, reason, by: Correlation::new(by).expect("a correlation id"), from }
+        },
+    )
 }
 
 prop_compose! {
@@ -91,7 +95,7 @@ prop_compose! {
         (deliver_after, deliver_by, next_attempt_at) in (instant(), instant(), instant()),
         (wake_at, held_until, lease_until) in (of(instant()), of(instant()), of(instant())),
         (granted, rescues, death, dlq_sent) in (0_u32..3, 0_u32..3, 0_u32..3, any::<u32>()),
-        (late_success, shadow) in (of(any::<u32>()), any::<bool>()),
+        (late_success, shadow, floor) in (of(any::<u32>()), any::<bool>(), of(instant())),
         cancel in of((instant(), ".{0,64}", ".{0,256}")),
         attempts in proptest::collection::vec(attempt(), 0..4),
         history in proptest::collection::vec(entry(), 0..6),
@@ -99,7 +103,7 @@ prop_compose! {
     ) -> Delivery {
         Delivery {
             idempotency_key: key.unwrap_or_else(|| IdempotencyKey::from(&id)),
-            id, reference, destination, shard, content, state, version, deliver_after, deliver_by, next_attempt_at, wake_at,
+            id, reference, destination, shard, content, state, version, deliver_after, deliver_by, next_attempt_at, floor, wake_at,
             held_until, lease_owner, lease_until, message, reason, shadow, attempts, granted, rescues, late_success, hold, death,
             dlq_sent, redrives, history, cancel: cancel.map(|(since, by, why)| Cancel { since, by, why }),
         }

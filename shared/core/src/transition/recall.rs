@@ -7,20 +7,11 @@
 use std::time::Duration;
 
 use super::{Stamp, Transition, done, moved, unknown, unleased, wake_of_scheduled};
-use crate::attempt::Answer;
-use crate::delivery::{Cancel, Delivery};
+use crate::attempt::{Answer, Attempt};
+use crate::delivery::{Cancel, Delivery, Instants};
+use crate::history::HistoryEntry;
 use crate::reason::Reason;
 use crate::state::{Event, Refusal, State};
-use crate::time::Timestamp;
-
-/// The instants that a delivery is moved to. The caller has checked them: `deliver_by` is the later one, and not past.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Instants {
-    /// Not called before this instant.
-    pub deliver_after: Timestamp,
-    /// The business deadline: a call ends by this instant.
-    pub deliver_by: Timestamp,
-}
 
 /// The row is taken back: no call starts after this write, and the row says who, when and why. A dead letter that it
 /// still owes is not sent any more.
@@ -39,7 +30,8 @@ pub fn cancelled(row: &Delivery, cancel: Cancel, stamp: &Stamp) -> Result<Transi
 }
 
 /// The row goes back to the ledger with other instants, under the same identity; its attempts stay and count. A wait
-/// that a failed attempt has set (the policy's, or the receiver's `Retry-After`) is not undercut by an earlier instant.
+/// that a failed attempt has set (the policy's, or the receiver's `Retry-After`) is not undercut by an earlier instant, however
+/// often the row is moved. Its line of history says what it left.
 ///
 /// # Errors
 /// [`Refusal::InFlight`] while an attempt may be in flight, or while the success of one waits to be written;
@@ -53,8 +45,12 @@ pub fn rescheduled(row: &Delivery, to: Instants, margin: Duration, stamp: &Stamp
     after.rescues = 0;
     // Other instants: the next claim stamps anew, whatever was shadowed before.
     after.shadow = false;
-    let waits = row.next_attempt_at > row.deliver_after;
-    after.next_attempt_at = if waits { row.next_attempt_at.max(to.deliver_after) } else { to.deliver_after };
+    let waits = (row.next_attempt_at > row.deliver_after).then_some(row.next_attempt_at);
+    after.floor = row.floor.max(waits);
+    after.next_attempt_at = after.floor.map_or(to.deliver_after, |floor| floor.max(to.deliver_after));
+    if let Some(line) = after.history.last_mut() {
+        line.from = Some(Instants { deliver_after: row.deliver_after, deliver_by: row.deliver_by });
+    }
     after.deliver_after = to.deliver_after;
     after.deliver_by = to.deliver_by;
     after.wake_at = Some(wake_of_scheduled(&after, margin));
@@ -73,6 +69,22 @@ pub fn may_have_been_delivered(row: &Delivery) -> bool {
         );
         attempt.answer == Answer::Unknown || (attempt.answer != Answer::Shadow && unsure)
     })
+}
+
+/// The last attempt whose answer was lost, unless the row was brought back or moved since: whoever did that was told. An attempt
+/// whose lease has ended counts. None if there is none.
+#[must_use]
+pub fn lost_answer(row: &Delivery) -> Option<u32> {
+    let line = |number: u32| row.history.iter().rposition(|entry| entry.attempt == Some(number));
+    let asked = |entry: &HistoryEntry| matches!(entry.reason, Some(Reason::Redriven | Reason::Rescheduled));
+    let told = row.history.iter().rposition(asked);
+    let open = (row.state == State::Delivering && !row.shadow).then(|| row.next_attempt());
+    let lost = |attempt: &&Attempt| {
+        let cut = matches!(attempt.reason, Reason::Timeout | Reason::ConnectionCut);
+        attempt.answer == Answer::Unknown || (attempt.answer != Answer::Shadow && cut)
+    };
+    let closed = row.attempts.iter().rev().filter(lost).map(|attempt| attempt.number);
+    open.into_iter().chain(closed).find(|number| line(*number) >= told)
 }
 
 /// The row without an open attempt: one whose lease has surely ended is closed as unknown, as anybody else would do it.
@@ -94,11 +106,11 @@ mod tests {
     use super::super::{dispatch_claimed, late};
     use super::*;
     use crate::acquire::Claimer;
-    use crate::attempt::Attempt;
     use crate::clock::Now;
     use crate::delivery::{Hold, NewDelivery};
     use crate::destination::Mode;
     use crate::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, Owner, Reference};
+    use crate::time::Timestamp;
 
     const MARGIN: Duration = Duration::from_secs(60);
 
@@ -207,6 +219,59 @@ mod tests {
         assert_eq!(rescheduled(&waits, TO(40, 90), MARGIN, &stamp(11)).expect("allowed").after.next_attempt_at, at(40));
         let moved = rescheduled(&row(State::Scheduled), TO(40, 90), MARGIN, &stamp(3)).expect("allowed").after;
         assert_eq!(rescheduled(&moved, TO(5, 90), MARGIN, &stamp(4)).expect("allowed").after.next_attempt_at, at(5));
+    }
+
+    #[test]
+    fn a_receivers_wait_is_not_undercut_by_moving_twice() {
+        let waits = Delivery { next_attempt_at: at(25), ..row(State::Deferred) };
+        let away = rescheduled(&waits, TO(40, 90), MARGIN, &stamp(11)).expect("allowed").after;
+        assert_eq!((away.next_attempt_at, away.floor), (at(40), Some(at(25))));
+        let back = rescheduled(&away, TO(12, 90), MARGIN, &stamp(12)).expect("allowed").after;
+        assert_eq!((back.next_attempt_at, back.floor, back.wake_at), (at(25), Some(at(25)), Some(at(25))));
+        let again = rescheduled(&back, TO(13, 90), MARGIN, &stamp(12)).expect("allowed").after;
+        assert_eq!(again.next_attempt_at, at(25));
+        // What fails later sets a wait of its own; the longer one counts.
+        let failed = Delivery { next_attempt_at: at(55), ..away };
+        assert_eq!(rescheduled(&failed, TO(12, 90), MARGIN, &stamp(41)).expect("allowed").after.floor, Some(at(55)));
+    }
+
+    #[test]
+    fn a_reschedule_says_what_it_left() {
+        let first = rescheduled(&row(State::Scheduled), TO(40, 90), MARGIN, &stamp(3)).expect("allowed").after;
+        let second = rescheduled(&first, TO(5, 50), MARGIN, &stamp(4)).expect("allowed").after;
+        let from: Vec<Option<Instants>> = second.history.iter().map(|entry| entry.from).collect();
+        assert_eq!(from, [Some(TO(10, 60)), Some(TO(40, 90))]);
+        let closed = rescheduled(&delivering(20), TO(30, 90), MARGIN, &stamp(20)).expect("allowed").after;
+        let from: Vec<Option<Instants>> = closed.history.iter().map(|entry| entry.from).collect();
+        assert_eq!(from, [None, Some(TO(10, 60))]);
+    }
+
+    #[test]
+    fn an_answer_is_lost_until_somebody_who_was_told_moves_the_row() {
+        let closed = |reason, answer| {
+            let mut row = row(State::Dead);
+            row.attempts = vec![Attempt { reason, answer, ..shadowed().attempts[0].clone() }];
+            row.history = vec!["2026-12-01T09:00:00.000Z dead#1 outcome_unknown op".parse().expect("a line")];
+            row
+        };
+        for (reason, answer, lost) in [
+            (Reason::Timeout, Answer::Error, Some(1)),
+            (Reason::ConnectionCut, Answer::Error, Some(1)),
+            (Reason::OutcomeUnknown, Answer::Unknown, Some(1)),
+            (Reason::OutcomeUnknown, Answer::Shadow, None),
+            (Reason::ServerError, Answer::Status(500), None),
+            (Reason::ConnectFailed, Answer::Error, None),
+        ] {
+            assert_eq!(lost_answer(&closed(reason, answer)), lost, "{reason} {answer:?}");
+        }
+        let mut told = closed(Reason::Timeout, Answer::Error);
+        told.history.push("2026-12-01T09:10:00.000Z scheduled redriven op".parse().expect("a line"));
+        assert_eq!(lost_answer(&told), None);
+        told.attempts.push(Attempt { number: 2, ..told.attempts[0].clone() });
+        told.history.push("2026-12-01T09:11:00.000Z dead#2 outcome_unknown op".parse().expect("a line"));
+        assert_eq!(lost_answer(&told), Some(2));
+        // Nobody knows yet what becomes of the call under way.
+        assert_eq!(lost_answer(&delivering(20)), Some(1));
     }
 
     #[test]
