@@ -158,7 +158,11 @@ fn calendars() -> Calendars {
         _ => None,
     };
     let read = |checked: Result<_, Vec<FieldError>>| checked.map_err(|errors| panic!("{errors:?}"));
-    of_function("operate").into_iter().filter_map(spec).map(|(id, checked)| (id, read(checked))).collect()
+    of_function("operate")
+        .into_iter()
+        .filter_map(spec)
+        .map(|(id, checked)| (id, read(checked).map(|calendar| (calendar, 1))))
+        .collect()
 }
 
 fn check(reminders: Vec<Result<Reminder, FieldError>>, destinations: &BTreeMap<DestinationId, Destination>) -> Vec<Checked> {

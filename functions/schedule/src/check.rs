@@ -135,7 +135,7 @@ impl Reminder {
         let shards = known.destinations.get(&self.destination_id).map_or(1, |d| d.spec.shards);
         let nothing = Instants { deliver_after: known.now.lo, deliver_by: known.now.lo };
         let Instants { deliver_after, deliver_by } = due.instants.unwrap_or(nothing);
-        let row = Delivery::new(
+        let mut row = Delivery::new(
             NewDelivery {
                 idempotency_key: key,
                 reference: self.reference,
@@ -149,6 +149,7 @@ impl Reminder {
             known.now.lo,
             known.by.clone(),
         );
+        row.rule.clone_from(&due.rule);
         let payload = Payload { body, parts, deliver_after, deliver_by };
         Checked { row, payload, due, when }
     }

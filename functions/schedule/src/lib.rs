@@ -139,6 +139,6 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
                 errors.into_iter().next().unwrap_or_else(nothing)
             })
         };
-        Ok(stored.into_iter().map(|one| (one.id, read(&one.spec))).collect())
+        Ok(stored.into_iter().map(|one| (one.id, read(&one.spec).map(|calendar| (calendar, one.version)))).collect())
     }
 }

@@ -105,7 +105,7 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
             Some(_) if self.time.time_left() < RESERVE => ItemResult::not_attempted(),
             Some(to) => {
                 let id = row.id.clone();
-                let recalled = self.recaller().reschedule(row, to, bounds).await;
+                let recalled = self.recaller().reschedule(row, (to, due.rule.clone()), bounds).await;
                 if let Ok(Recalled::Refused(row, why @ (Why::TooLate { .. } | Why::Waits { .. }))) = recalled {
                     return ItemResult::refused(*row, &why, &format!("{field}.{}", when.deadline_field())).with_steps(&due);
                 }

@@ -71,6 +71,9 @@ pub struct ItemResult {
     /// The deadline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deliver_by: Option<Timestamp>,
+    /// The rule, calendar version and zone data that chose these instants; absent if they were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// The next attempt starts no earlier than this, where a failed attempt has set a wait beyond `deliver_after`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<Timestamp>,
@@ -118,6 +121,7 @@ impl ItemResult {
             state: None,
             deliver_after: None,
             deliver_by: None,
+            rule: None,
             next_attempt_at: None,
             steps: Vec::new(),
             comes_to: None,
@@ -136,6 +140,7 @@ impl ItemResult {
             state: Some(row.state),
             deliver_after: Some(row.deliver_after),
             deliver_by: Some(row.deliver_by),
+            rule: row.rule.clone(),
             row: Some(row),
             ..Self::of(answer)
         }

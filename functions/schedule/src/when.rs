@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use punctual_core::calendar::Calendar;
 use punctual_core::calendar::due::{DueInput, DueRule};
+use punctual_core::calendar::{Calendar, zone_data};
 use punctual_core::clock::Now;
 use punctual_core::delivery::Instants;
 use punctual_core::destination::FieldError;
@@ -15,8 +15,8 @@ use punctual_core::id::CalendarId;
 use punctual_core::retry::last_safe_start;
 use punctual_core::time::Timestamp;
 
-/// The calendars by name; one that can no longer be read has its problem instead.
-pub type Calendars = BTreeMap<CalendarId, Result<Calendar, FieldError>>;
+/// The calendars by name, each with its version; one that can no longer be read has its problem instead.
+pub type Calendars = BTreeMap<CalendarId, Result<(Calendar, u64), FieldError>>;
 
 /// When a delivery is due, well formed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub enum When {
 pub struct Due {
     /// The instants, if there are any.
     pub instants: Option<Instants>,
+    /// By which rule, version of its calendar and zone data; none if they are given.
+    pub rule: Option<String>,
     /// How a rule was worked out, line by line.
     pub steps: Vec<String>,
     /// What stands in its way now; none if nothing does.
@@ -110,22 +112,24 @@ impl When {
 fn by_rule(rule: &DueRule, by: Option<Timestamp>, field: &str, calendars: &Calendars) -> Due {
     let name = || format!("{field}.rule.calendar");
     let blocked = |error| Due { blocked: vec![error], ..Due::default() };
-    let calendar = match calendars.get(&rule.calendar) {
+    let (calendar, version) = match calendars.get(&rule.calendar) {
         None => return blocked(FieldError::new("unknown_calendar", name(), "a calendar that operate has registered")),
         Some(Err(problem)) => {
             let right = format!("a calendar that can be read: {}: {}", problem.field, problem.message);
             return blocked(FieldError::new("invalid_calendar", name(), right));
         }
-        Some(Ok(calendar)) => calendar,
+        Some(Ok(found)) => found,
     };
     match rule.window(calendar, by) {
         Ok(window) => Due {
             instants: window.deliver_by.map(|deliver_by| Instants { deliver_after: window.deliver_after, deliver_by }),
+            rule: Some(format!("{rule} (calendar version {version}, zones {})", zone_data())),
             steps: window.steps.iter().map(ToString::to_string).collect(),
             blocked: Vec::new(),
         },
         Err(refused) => Due {
             instants: None,
+            rule: None,
             steps: refused.steps.iter().map(ToString::to_string).collect(),
             blocked: vec![refused.field_error(&format!("{field}.rule"), &format!("{field}.deliver_by"))],
         },

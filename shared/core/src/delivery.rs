@@ -104,6 +104,9 @@ pub struct Delivery {
     pub deliver_after: Timestamp,
     /// The business deadline: a call ends by this instant.
     pub deliver_by: Timestamp,
+    /// The rule, calendar version and zone data that chose the instants it was scheduled or last moved with; none if they were
+    /// given.
+    pub rule: Option<String>,
     /// The next attempt starts no earlier than this.
     pub next_attempt_at: Timestamp,
     /// What attempts before the last reschedule made it wait for: no other instants undercut it. None where nothing did.
@@ -205,6 +208,7 @@ impl Delivery {
             deliver_by,
             next_attempt_at: deliver_after,
             floor: None,
+            rule: None,
             wake_at: Some(deliver_after),
             held_until: None,
             lease_owner: None,

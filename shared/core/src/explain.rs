@@ -44,6 +44,8 @@ pub struct Explanation {
     pub next: Option<Timestamp>,
     /// When its next call is expected to start; none if it waits for no call, or for a person.
     pub expected_start: Option<Expected>,
+    /// The rule and the calendar's version that chose its instants; none if they were given.
+    pub rule: Option<String>,
     /// Not called before this instant.
     pub deliver_after: Timestamp,
     /// The last instant at which a call may start.
@@ -105,6 +107,7 @@ pub fn explain(row: &Delivery, payload: Option<&Payload>, whither: Whither<'_>, 
         why: why::of(row, whither, last, now),
         next: next(row, whither, last, now),
         expected_start: expected(row, whither, last, margin, now),
+        rule: row.rule.clone(),
         deliver_after: row.deliver_after,
         last_safe_start: last,
         deliver_by: row.deliver_by,

@@ -202,20 +202,28 @@ impl<L: Ledger, T: Time> Recaller<'_, L, T> {
         Ok(Recalled::Busy(Box::new(row)))
     }
 
-    /// Moves a row as it was read to other instants, of which `deliver_by` is the later one. A row that has them already is
+    /// Moves a row as it was read to other instants, of which `deliver_by` is the later one, and notes the rule that chose them. A row that has them already is
     /// left alone, whatever its state: the same asked twice changes nothing. A dead or expired row is due again, but other
     /// instants grant no attempts.
     ///
     /// # Errors
     /// [`FlowError`] if the ledger or the database's time cannot be had: it may be written, and may be asked for again.
-    pub async fn reschedule(&self, mut row: Delivery, to: Instants, bounds: Bounds) -> Result<Recalled, FlowError> {
+    pub async fn reschedule(
+        &self,
+        mut row: Delivery,
+        (to, rule): (Instants, Option<String>),
+        bounds: Bounds,
+    ) -> Result<Recalled, FlowError> {
         for _ in 0..MOST_TRIES {
             if (row.deliver_after, row.deliver_by) == (to.deliver_after, to.deliver_by) {
                 return Ok(Recalled::Unchanged(Box::new(row)));
             }
             let stamp = stamp(self.time, &self.by)?;
             let moved = match transition::rescheduled(&row, to, bounds.margin, &stamp) {
-                Ok(moved) => moved,
+                Ok(mut moved) => {
+                    moved.after.rule.clone_from(&rule);
+                    moved
+                }
                 Err(refusal) => return Ok(refused(row, refusal)),
             };
             let made = moved.after.next_attempt().saturating_sub(1);

@@ -54,6 +54,7 @@ pub(crate) fn encode(row: &Delivery) -> Item {
         deliver_by,
         next_attempt_at,
         floor,
+        rule,
         wake_at,
         held_until,
         lease_owner,
@@ -89,6 +90,7 @@ pub(crate) fn encode(row: &Delivery) -> Item {
     put(names::DELIVER_AFTER, Some(text(deliver_after)));
     put(names::DELIVER_BY, Some(text(deliver_by)));
     put(names::NEXT_ATTEMPT_AT, Some(text(next_attempt_at)));
+    put(names::RULE, rule.as_ref().map(text));
     put(names::FLOOR, floor.map(text));
     put(names::LANE, wake_at.map(|_| text(row.lane())));
     put(names::WAKE_AT, wake_at.map(text));
@@ -165,6 +167,7 @@ fn decode_row(read: &Reader<'_>) -> Result<Delivery, PortError> {
         attempts: read.list(names::ATTEMPTS)?,
         granted: counted(names::GRANTED)?,
         rescues: counted(names::RESCUES)?,
+        rule: read.optional(names::RULE, str::parse)?,
         floor: time(names::FLOOR)?,
         late_success: read.optional_number(names::LATE_SUCCESS)?,
         hold: read.map(names::HOLD)?.map(|hold| decode_hold(&hold)).transpose()?,

@@ -95,7 +95,7 @@ prop_compose! {
         (deliver_after, deliver_by, next_attempt_at) in (instant(), instant(), instant()),
         (wake_at, held_until, lease_until) in (of(instant()), of(instant()), of(instant())),
         (granted, rescues, death, dlq_sent) in (0_u32..3, 0_u32..3, 0_u32..3, any::<u32>()),
-        (late_success, shadow, floor) in (of(any::<u32>()), any::<bool>(), of(instant())),
+        (late_success, shadow, floor, rule) in (of(any::<u32>()), any::<bool>(), of(instant()), of(".{1,64}")),
         cancel in of((instant(), ".{0,64}", ".{0,256}")),
         attempts in proptest::collection::vec(attempt(), 0..4),
         history in proptest::collection::vec(entry(), 0..6),
@@ -103,7 +103,7 @@ prop_compose! {
     ) -> Delivery {
         Delivery {
             idempotency_key: key.unwrap_or_else(|| IdempotencyKey::from(&id)),
-            id, reference, destination, shard, content, state, version, deliver_after, deliver_by, next_attempt_at, floor, wake_at,
+            id, reference, destination, shard, content, state, version, deliver_after, deliver_by, rule, next_attempt_at, floor, wake_at,
             held_until, lease_owner, lease_until, message, reason, shadow, attempts, granted, rescues, late_success, hold, death,
             dlq_sent, redrives, history, cancel: cancel.map(|(since, by, why)| Cancel { since, by, why }),
         }

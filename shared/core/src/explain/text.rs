@@ -29,6 +29,9 @@ pub fn text(e: &Explanation) -> String {
         _ if e.seconds_left < 0 => format!(" (passed {} s ago)", -e.seconds_left),
         _ => format!(" ({} s left)", e.seconds_left),
     };
+    if let Some(rule) = &e.rule {
+        line("rule", rule);
+    }
     line("due", &e.deliver_after.to_string());
     line("last safe start", &format!("{}{left}", e.last_safe_start));
     let late = if e.late_at.is_some() { " (late from then on)" } else { "" };
