@@ -146,11 +146,15 @@ fn wake_of_scheduled(row: &Delivery, margin: Duration) -> Timestamp {
     if row.hold.is_some() { last } else { row.next_attempt_at.min(last) }
 }
 
+/// Whoever records a death sends its letter with the next call. For so long dispatch leaves it to that one, so that a run that
+/// reads the row in between sends no second letter.
+const LETTER_GRACE: Duration = Duration::from_secs(5);
+
 /// Turns a row into one that is dead or expired: it stays where dispatch sees it until its dead letter is sent.
 fn buried(mut after: Delivery, now: Now) -> Delivery {
     unleased(&mut after);
-    // An ended hold: dispatch reads the row before it decides, whatever its rate has room for.
-    after.held_until = Some(now.lo);
+    // Once it has ended, dispatch reads the row before it decides, whatever its rate has room for.
+    after.held_until = Some(now.hi.plus(LETTER_GRACE));
     after.death = after.death.saturating_add(1);
     after.wake_at = Some(after.wake_at.map_or(now.lo, |wake| wake.min(now.lo)));
     after
