@@ -130,7 +130,7 @@ async fn a_stage_in_numbers() {
     assert_eq!((told.out, told.suspects, told.oldest_out_seconds), (4, 3, 85));
     let states: Vec<(State, u64, u64)> =
         told.looked_at.iter().map(|(s, level)| (*s, level.count, level.oldest_seconds)).collect();
-    assert_eq!(states, [(State::Dispatching, 1, 40), (State::Queued, 1, 45), (State::Expired, 1, 90)]);
+    assert_eq!(states, [(State::Dispatching, 1, 40), (State::Queued, 1, 45), (State::Expired, 1, 85)]);
     assert_eq!((told.ended_leases.count, told.ended_leases.oldest_seconds, told.queued.oldest_seconds), (1, 40, 45));
     assert_eq!((told.late, told.breach_in_seconds, told.drain_seconds), (100, 90, 90));
     assert_eq!((told.overbooked, told.late_later), (1, 12_000 - 7_800));
