@@ -68,6 +68,10 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
     /// # Errors
     /// [`FlowError`] if the control table or the database's time cannot be had: nothing was changed.
     pub async fn handle(&self, event: &RawValue) -> Result<Response, FlowError> {
+        Ok(self.answered(event).await?.fitting())
+    }
+
+    async fn answered(&self, event: &RawValue) -> Result<Response, FlowError> {
         match input::read(event) {
             Ok(Action::Schedule(reminders)) => self.schedule(reminders, false).await,
             Ok(Action::Preview(reminders)) => self.schedule(reminders, true).await,

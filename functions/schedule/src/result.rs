@@ -336,6 +336,10 @@ impl Counts {
     }
 }
 
+/// So many bytes of steps an answer holds, as JSON. Lambda takes an answer of 6 MB (6,291,556 bytes); a thousand items without
+/// steps stay below 2 MB.
+const ROOM_FOR_STEPS: usize = 4_000_000;
+
 /// The whole answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Response {
@@ -345,6 +349,9 @@ pub struct Response {
     pub summary: Counts,
     /// What was released at once.
     pub released: Tally,
+    /// So many items are without their steps, because an answer has no room for them: ask for fewer at a time. Absent if none.
+    #[serde(skip_serializing_if = "none")]
+    pub steps_left_out: usize,
     /// The bundled zone data by which rules were worked out; absent where there was no rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone_data: Option<&'static str>,
@@ -366,11 +373,27 @@ impl Response {
         Self { ok: false, errors, ..Self::of(Vec::new(), Tally::default()) }
     }
 
+    /// What is stored must be told: an answer that is too long for Lambda would be an error. Steps go first, from the first item on
+    /// that has no room for them.
+    #[must_use]
+    pub fn fitting(mut self) -> Self {
+        let mut room = ROOM_FOR_STEPS;
+        for result in self.results.iter_mut().filter(|result| !result.steps.is_empty()) {
+            let bytes = serde_json::to_string(&result.steps).map_or(usize::MAX, |steps| steps.len());
+            room = room.checked_sub(bytes).unwrap_or_default();
+            if room == 0 {
+                result.steps.clear();
+                self.steps_left_out += 1;
+            }
+        }
+        self
+    }
+
     /// Results and what was released.
     #[must_use]
     pub fn of(results: Vec<ItemResult>, released: Tally) -> Self {
         let summary = Counts::of(&results);
         let ok = summary.good() == results.len();
-        Self { ok, summary, released, zone_data: None, results, canary: None, errors: Vec::new() }
+        Self { ok, summary, released, steps_left_out: 0, zone_data: None, results, canary: None, errors: Vec::new() }
     }
 }

@@ -102,6 +102,28 @@ async fn a_calendar_that_changes_makes_no_other_reminder_of_the_same_file() {
     assert!(!both.results[1].steps.is_empty(), "a refusal shows its steps too");
 }
 
+/// Lambda takes no answer of more than 6,291,556 bytes, and what is stored must be told.
+#[tokio::test]
+async fn a_thousand_long_answers_fit() {
+    let world = World::new().await;
+    let name = "𝄞".repeat(64);
+    let holidays: Vec<Value> =
+        (0..60).map(|n| json!({"date": format!("2026-{:02}-{:02}", 11 + n / 30, n % 30 + 1), "name": name})).collect();
+    put(&world, 1, &json!(holidays)).await;
+    let late = json!({"calendar": "uk", "renewal_date": "2027-01-02", "notice": "P1M", "local_time": "09:00"});
+    let file: Vec<Value> =
+        (0..1_000).map(|n| by_rule(&format!("s{n}"), &json!({"rule": late, "deliver_by": "2027-02-01T12:00:00Z"}))).collect();
+    let response = world.at(NOW, &file).await;
+    assert_eq!(response.summary.created, 1_000, "{:?}", response.results[0]);
+    let (bytes, lines) = (serde_json::to_string(&response).unwrap().len(), response.results[0].steps.len());
+    println!("{bytes} bytes, {lines} steps each, {} without", response.steps_left_out);
+    assert!(bytes < 6_291_556, "{bytes}");
+    assert!(response.steps_left_out > 0, "or it shows nothing: {bytes}");
+    let (with, without): (Vec<_>, Vec<_>) = response.results.iter().partition(|one| !one.steps.is_empty());
+    assert_eq!((with.len(), without.len()), (1_000 - response.steps_left_out, response.steps_left_out));
+    assert!(without.iter().all(|one| one.delivery_id.is_some() && one.rule.is_some()), "all else is told");
+}
+
 #[tokio::test]
 async fn another_rule_is_another_content_whatever_it_comes_to() {
     let world = World::new().await;
