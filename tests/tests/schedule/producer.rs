@@ -35,11 +35,13 @@ async fn each_line_is_answered_and_what_is_wrong_is_named_by_line_and_field() {
         item(1, &reminder("a", &json!({}))),
         Err(Wrong { line: 2, problem: "one reminder as a JSON object".into() }),
         item(4, &reminder("b", &by_rule)),
-        item(5, &reminder("a", &json!({"reference": "C-2"}))),
-        item(6, &reminder("a", &json!({}))),
+        item(5, &reminder("c", &json!({"reference": "C-2"}))),
+        item(6, &reminder("d", &json!({}))),
+        item(7, &reminder("d", &json!({}))),
     ];
+    world.at(NOW, &[reminder("a", &json!({})), reminder("c", &json!({}))]).await;
     let (summary, progress) = sent(&world, entries).await;
-    assert_eq!(progress, ["         5 of 5  1 created, 1 unchanged, 1 conflict, 2 refused, 0 failed"]);
+    assert_eq!(progress, ["         6 of 6  1 created, 1 unchanged, 1 conflict, 3 refused, 0 failed"]);
     assert!(!summary.is_good());
     assert_eq!(
         summary.lines(Duration::from_secs(1)),
@@ -47,12 +49,13 @@ async fn each_line_is_answered_and_what_is_wrong_is_named_by_line_and_field() {
             "  line 2: unreadable: one reminder as a JSON object",
             "  line 4: invalid: rule.renewal_date: a date of the years 2000 to 9999, like 2026-12-25 (invalid_date)",
             "  line 5: conflict: stored before with other content: reference",
-            "5 reminders: 1 created, 1 unchanged, 1 conflict, 2 refused, 0 failed; 5 a second",
+            "  line 7: invalid: each delivery once; line 6 is it already (duplicate)",
+            "6 reminders: 1 created, 1 unchanged, 1 conflict, 3 refused, 0 failed; 6 a second",
         ]
     );
     let lines = summary.json_lines().unwrap();
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
-    assert_eq!((first["line"].as_u64(), &first["answer"]), (Some(1), &json!("created")));
+    assert_eq!((first["line"].as_u64(), &first["answer"]), (Some(1), &json!("unchanged")));
     assert!(first["delivery_id"].as_str().unwrap().starts_with("dlv_"));
 }
 
