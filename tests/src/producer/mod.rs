@@ -32,6 +32,9 @@ pub struct Outcome {
     /// Its delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery_id: Option<String>,
+    /// Where the delivery stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
     /// Not called before this instant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deliver_after: Option<String>,
@@ -46,7 +49,8 @@ pub struct Outcome {
 impl Outcome {
     fn unreadable(line: u64, problem: String) -> Self {
         let answer = "unreadable".to_owned();
-        Self { line, answer, delivery_id: None, deliver_after: None, comes_to: None, problems: vec![problem] }
+        let (delivery_id, state, deliver_after, comes_to) = (None, None, None, None);
+        Self { line, answer, delivery_id, state, deliver_after, comes_to, problems: vec![problem] }
     }
 
     /// `place` is where the item stood in its batch: errors name their fields, and other items, from there.
@@ -61,6 +65,7 @@ impl Outcome {
             line: item.line,
             answer: result.get("answer").and_then(Value::as_str).context("a result without an answer")?.to_owned(),
             delivery_id: result.get("delivery_id").and_then(text),
+            state: result.get("state").and_then(text),
             deliver_after: result.get("deliver_after").and_then(text),
             comes_to: result.pointer("/comes_to/deliver_after").and_then(text),
             problems,

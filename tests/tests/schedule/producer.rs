@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use punctual_core::state::State;
 use punctual_tests::producer::read::{Entry, Item, Wrong, file};
 use punctual_tests::producer::report::Summary;
 use punctual_tests::producer::{BATCH, send};
@@ -77,6 +78,36 @@ async fn the_same_file_again_creates_nothing_and_says_so() {
     assert!(lines[0].starts_with("1,001 reminders: 0 created, 1,001 unchanged,"), "{lines:?}");
     assert!(lines[1].starts_with("1 of the unchanged are stored with other instants than they come to now"), "{lines:?}");
     assert_eq!(lines[2], "Nothing was created: every reminder of this file is stored already, and nothing changed.");
+}
+
+#[tokio::test]
+async fn a_file_that_is_stored_already_tells_for_what_nothing_will_be_sent() {
+    let world = World::new().await;
+    let entries = || ["a", "b", "c", "d", "e"].iter().zip(1..).map(|(who, n)| item(n, &reminder(who, &json!({})))).collect();
+    sent(&world, entries()).await;
+    let states = [State::Cancelled, State::Delivered, State::Expired, State::Shadowed, State::Cancelled];
+    let mut told = Vec::new();
+    for (mut row, state) in world.ledger.rows().into_iter().zip(states) {
+        row.state = state;
+        world.ledger.put_row(row);
+        let (again, _) = sent(&world, entries()).await;
+        assert!(again.is_good());
+        let lines = again.lines(Duration::from_secs(1));
+        told.push(lines.into_iter().find(|line| line.contains("nothing will be sent")).unwrap_or_default());
+    }
+    let one = "Of the unchanged, 1 is cancelled: nothing will be sent for it.";
+    let two = "Of the unchanged, 1 is cancelled and 1 is expired: nothing will be sent for them.";
+    let three = "Of the unchanged, 2 are cancelled and 1 is expired: nothing will be sent for them.";
+    assert_eq!(told, [one, one, two, two, three]);
+    let mut dead = world.ledger.rows().remove(1);
+    dead.state = State::Dead;
+    world.ledger.put_row(dead);
+    let (again, _) = sent(&world, entries()).await;
+    let lines = again.lines(Duration::from_secs(1));
+    let four = "Of the unchanged, 2 are cancelled, 1 is dead and 1 is expired: nothing will be sent for them.";
+    assert!(lines.iter().any(|line| line == four), "{lines:?}");
+    let last: Value = serde_json::from_str(again.json_lines().unwrap().lines().last().unwrap()).unwrap();
+    assert!(last["state"].is_string(), "{last}");
 }
 
 #[tokio::test]
