@@ -98,6 +98,10 @@ async fn a_calendar_is_versioned_and_the_same_again_is_nothing() {
     assert_eq!(world.put("Europe/London", None).await.version, Some(1));
     let again = world.put("Europe/London", None).await;
     assert_eq!((again.version, again.did.as_str()), (Some(1), "nothing: uk is so already"));
+    let blind = world.put("Europe/Paris", None).await;
+    let error = &blind.errors[0];
+    assert_eq!((blind.ok, error.code, error.field.as_str()), (false, "missing_field", "expected_version"));
+    assert!(error.message.starts_with("the stored version, 1; "), "{}", error.message);
     let outdated = world.put("Europe/Paris", Some(0)).await;
     assert_eq!((outdated.errors[0].code, outdated.errors[0].field.as_str()), ("conflict", "expected_version"));
     let replaced = world.put("Europe/Paris", Some(1)).await;
@@ -105,6 +109,49 @@ async fn a_calendar_is_versioned_and_the_same_again_is_nothing() {
     assert!(replaced.did.ends_with("reminders that are stored keep their instants: reschedule moves them"), "{replaced:?}");
     let wrong = world.put("Europe/Atlantis", None).await;
     assert_eq!((wrong.errors[0].code, wrong.errors[0].field.as_str()), ("unknown_time_zone", "calendar.time_zone"));
+}
+
+#[tokio::test]
+async fn a_calendar_that_is_replaced_says_which_days_went_and_which_came() {
+    let world = World::default();
+    world.put("Europe/London", None).await;
+    world.import(&[event("20261225", "Christmas"), event("20270326", "Good Friday"), event("20270329", "")].concat()).await;
+    let put = async |days: &Value, version: u64| {
+        let mut calendar = json!({"time_zone": "Europe/London", "hours": {"mon": [["09:00", "17:00"]]}});
+        calendar.as_object_mut().unwrap().extend(days.as_object().unwrap().clone());
+        world.operate(json!({"action": "put_calendar", "calendar": calendar, "expected_version": version})).await
+    };
+    let opening =
+        |hours: &str, name: &str| json!({"date": "2026-12-24", "hours": [["09:00", hours], ["13:00", "14:00"]], "name": name});
+    let days = json!({
+        "holidays": ["2027-01-01", {"date": "2026-12-25", "name": "Christmas Day"}],
+        "openings": [opening("12:00", "Christmas Eve")],
+    });
+    let replaced = put(&days, 2).await;
+    let lines = [
+        "holidays: 2 removed, 1 added, 1 changed",
+        "holiday removed: 2027-03-26 Good Friday",
+        "holiday removed: 2027-03-29",
+        "holiday added: 2027-01-01",
+        "holiday changed: 2026-12-25 Christmas Day; before: Christmas",
+        "openings: 0 removed, 1 added, 0 changed",
+        "opening added: 2026-12-24 09:00 to 12:00, 13:00 to 14:00 Christmas Eve",
+    ];
+    assert_eq!((replaced.version, &replaced.report[..]), (Some(3), &lines.map(str::to_owned)[..]));
+    assert!(replaced.did.contains("; holidays: 2 removed, 1 added, 1 changed; openings: 0 removed, 1 added, 0 changed; "));
+    let other = json!({"holidays": days["holidays"], "openings": [opening("11:00", "")]});
+    let lines = [
+        "openings: 0 removed, 0 added, 1 changed",
+        "opening changed: 2026-12-24 09:00 to 11:00, 13:00 to 14:00; before: 09:00 to 12:00, 13:00 to 14:00 Christmas Eve",
+    ];
+    assert_eq!(put(&other, 3).await.report, lines);
+    // Many are counted, and told as far as a person reads.
+    let many: Vec<String> = (1..=12).flat_map(|month| (1..=28).map(move |day| format!("2028-{month:02}-{day:02}"))).collect();
+    put(&json!({"holidays": many}), 4).await;
+    let none = put(&json!({}), 5).await;
+    assert_eq!((none.report.len(), none.report[0].as_str()), (102, "holidays: 336 removed, 0 added, 0 changed"), "{none:?}");
+    assert_eq!(none.report[101], "holidays removed: 236 more");
+    assert!(none.did.contains("; holidays: 336 removed, 0 added, 0 changed; "), "{}", none.did);
 }
 
 #[tokio::test]

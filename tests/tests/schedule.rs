@@ -139,7 +139,48 @@ async fn no_two_deliveries_have_one_key() {
     let underived = reminder("c", &json!({}));
     let response = world.at("2026-12-01T09:00:00Z", &[first]).await;
     assert_eq!(answers(&response), [Answer::Created]);
-    let response = world.at("2026-12-01T09:00:00Z", &[other_key, same_key, underived]).await;
-    assert_eq!(answers(&response), [Answer::Conflict, Answer::Conflict, Answer::Conflict]);
+    let response = world.at("2026-12-01T09:00:00Z", &[other_key, same_key]).await;
+    assert_eq!(answers(&response), [Answer::Conflict, Answer::Conflict]);
     assert_eq!(response.results[0].conflicts, ["idempotency_key"]);
+    assert_eq!(answers(&world.at("2026-12-01T09:00:00Z", &[underived]).await), [Answer::Conflict]);
+}
+
+#[tokio::test]
+async fn a_call_takes_each_reminder_once_whatever_the_second_one_says() {
+    let migrated = |subscriber: &str, id: &str, key: &str| {
+        reminder(subscriber, &json!({"migrated": {"delivery_id": id, "idempotency_key": key}}))
+    };
+    let file = [
+        reminder("a", &json!({"destination_id": "nowhere"})),
+        reminder("a", &json!({})),
+        reminder("a", &json!({})),
+        reminder("a", &json!({"payload": {"n": 2}})),
+        migrated("b", "old-1", "key-1"),
+        reminder("b", &json!({})),
+        migrated("c", "old-1", "key-2"),
+        migrated("d", "old-2", "key-1"),
+        reminder("e", &json!({})),
+    ];
+    let duplicate = |i: usize, first: usize| {
+        (i, "duplicate", format!("reminders[{i}]"), format!("each delivery once; reminders[{first}] is it already"))
+    };
+    let key = "reminders[7].migrated.idempotency_key";
+    let expected = [
+        (0, "unknown_destination", "reminders[0].destination_id".into(), "a destination that operate has registered".into()),
+        duplicate(2, 1),
+        duplicate(3, 1),
+        duplicate(5, 4),
+        duplicate(6, 4),
+        (7, "duplicate", key.into(), "each key once; reminders[4] has it already".into()),
+    ];
+    for action in ["preview", "schedule"] {
+        let world = World::new().await;
+        let response = world.send("2026-12-01T09:00:00Z", &json!({"action": action, "reminders": file})).await;
+        let errors =
+            response.results.iter().enumerate().flat_map(|(i, one)| {
+                one.errors.iter().map(move |error| (i, error.code, error.field.clone(), error.message.clone()))
+            });
+        assert_eq!(errors.collect::<Vec<_>>(), expected, "{action}");
+        assert_eq!(response.summary.created + response.summary.would_create, 3, "{action}");
+    }
 }

@@ -1,9 +1,9 @@
 //! I write business calendars: the whole calendar, or holidays from an iCalendar file on top of it. Each write is versioned
-//! and says who and why.
+//! and says who and why. Whoever replaces a calendar names the version that they have seen, and is told which days went.
 //!
 //! A calendar that changes moves no reminder that is stored: its instants were worked out when it was scheduled.
 
-use punctual_core::calendar::{Added, CalendarInput, StoredCalendar, ics, zone_data};
+use punctual_core::calendar::{Added, CalendarInput, Replaced, StoredCalendar, ics, zone_data};
 use punctual_core::destination::{Change, FieldError};
 use punctual_core::id::CalendarId;
 use punctual_core::ports::{Control, Ledger, Stored, Time};
@@ -26,14 +26,23 @@ impl<L: Ledger, C: Control, K, T: Time> Operate<'_, L, C, K, T> {
         if let Some(problem) = outdated(input.expected_version, version) {
             return Ok(Response::refused(vec![problem]));
         }
-        if stored.is_some_and(|stored| stored.spec == spec) {
+        let Some(stored) = stored else {
+            let did = format!("registered calendar {}; zone data {}", input.calendar_id, zone_data());
+            return self.store_calendar((input.calendar_id, spec, version), (input.by, input.why), did, Vec::new()).await;
+        };
+        if stored.spec == spec {
             return Ok(Response::done(format!("nothing: {} is so already", input.calendar_id), version));
         }
-        let did = match version {
-            0 => format!("registered calendar {}; zone data {}", input.calendar_id, zone_data()),
-            _ => format!("replaced calendar {}; zone data {}; {STORED_STAY}", input.calendar_id, zone_data()),
-        };
-        self.store_calendar((input.calendar_id, spec, version), (input.by, input.why), did, Vec::new()).await
+        if input.expected_version.is_none() {
+            let right =
+                format!("the stored version, {version}; its days that this calendar leaves out go, imported holidays too");
+            return Ok(Response::wrong("missing_field", "expected_version", right));
+        }
+        let replaced = stored.spec.replaced_by(&spec);
+        let counts: String = replaced.iter().map(|one| format!("; {}", one.counts())).collect();
+        let did = format!("replaced calendar {}{counts}; zone data {}; {STORED_STAY}", input.calendar_id, zone_data());
+        let report = replaced.iter().flat_map(Replaced::lines).collect();
+        self.store_calendar((input.calendar_id, spec, version), (input.by, input.why), did, report).await
     }
 
     pub(crate) async fn import_holidays(&self, input: ImportHolidays) -> Result<Response, FlowError> {

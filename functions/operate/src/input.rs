@@ -53,10 +53,10 @@ pub struct PutCalendar {
     pub evidence: String,
     /// Its name.
     pub calendar_id: CalendarId,
-    /// The whole calendar; it replaces the stored one.
+    /// The whole calendar; it replaces the stored one, imported holidays too. The answer names the days that go and come.
     #[cfg_attr(feature = "schema", schemars(with = "CalendarInput"))]
     pub calendar: Box<RawValue>,
-    /// Only if this is the stored version; 0 for a new one. Without it the newest version is replaced.
+    /// Only if this is the stored version; 0 for a new one. It must be given to replace a stored calendar by another one.
     #[serde(default)]
     pub expected_version: Option<u64>,
     /// The calendar, read.

@@ -45,7 +45,8 @@ pub struct Response {
     /// What a cancel that was refused for it has to wait for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<InFlight>,
-    /// Line by line: what was read of a file, what was ignored and why, and what it changed.
+    /// Line by line: what was read of a file, what was ignored and why, and what it changed; which days of a calendar that was
+    /// replaced went, came and changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub report: Vec<String>,
     /// What is wrong with the input.

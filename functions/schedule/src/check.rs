@@ -29,6 +29,9 @@ pub struct Known<'a> {
     pub by: &'a Correlation,
 }
 
+/// What is wrong with a reminder: every error, and the steps of its rule.
+pub type Wrong = (Vec<FieldError>, Vec<String>);
+
 /// A reminder whose input is right.
 #[derive(Debug)]
 pub struct Checked {
@@ -55,7 +58,7 @@ impl Reminder {
     ///
     /// # Errors
     /// Every [`FieldError`] of this reminder, and the steps of its rule.
-    pub fn check(self, index: usize, known: &Known<'_>) -> Result<Checked, (Vec<FieldError>, Vec<String>)> {
+    pub fn check(self, index: usize, known: &Known<'_>) -> Result<Checked, Wrong> {
         let field = format!("reminders[{index}]");
         let mut errors = Vec::new();
         let mut wrong = |code, name: &str, message: String| {

@@ -20,7 +20,7 @@ pub struct ScheduleInput {
     /// `schedule` stores; `preview` says what `schedule` would do, and changes nothing.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["schedule", "preview"])))]
     pub action: String,
-    /// 1 to 1,000 reminders; each is answered on its own.
+    /// 1 to 1,000 reminders, each once: a second one is refused, the same content or not. Each is answered on its own.
     #[cfg_attr(feature = "schema", schemars(with = "Vec<Reminder>", length(min = 1, max = 1000)))]
     pub reminders: Vec<Box<RawValue>>,
 }

@@ -10,6 +10,7 @@ pub mod canary;
 pub mod check;
 pub mod get;
 pub mod input;
+mod once;
 mod recall;
 mod release;
 pub mod result;
@@ -28,7 +29,7 @@ use punctual_flows::release::Rules;
 use punctual_flows::{FlowError, chain};
 use serde_json::value::RawValue;
 
-use crate::check::{Checked, Known};
+use crate::check::{Checked, Known, Wrong};
 use crate::input::{Action, Items, Reminder};
 use crate::release::Places;
 use crate::result::{ItemResult, Response};
@@ -95,7 +96,7 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
             Ok(reminder) => reminder.check(i, &known),
             Err(error) => Err((vec![error], Vec::new())),
         };
-        let checked: Vec<Result<Checked, _>> = items.into_iter().enumerate().map(check).collect();
+        let checked = once::reminders(items.into_iter().enumerate().map(check).collect());
         let mut results: Vec<(usize, ItemResult)> = futures::stream::iter(checked.into_iter().enumerate())
             .map(|(i, checked)| async move { (i, self.store_one(checked, preview).await) })
             .buffer_unordered(CONCURRENCY)
@@ -107,7 +108,7 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
         Ok(Response { zone_data: recall::zone_data(by_rule), ..Response::of(items, released) })
     }
 
-    async fn store_one(&self, checked: Result<Checked, (Vec<FieldError>, Vec<String>)>, preview: bool) -> ItemResult {
+    async fn store_one(&self, checked: Result<Checked, Wrong>, preview: bool) -> ItemResult {
         let checked = match checked {
             Err((errors, steps)) => return ItemResult { steps, ..ItemResult::invalid(errors) },
             Ok(_) if self.time.time_left() < RESERVE => return ItemResult::not_attempted(),

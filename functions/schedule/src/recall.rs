@@ -13,6 +13,7 @@ use punctual_flows::recall::{Bounds, Recalled, Recaller, Why};
 use punctual_flows::{FlowError, chain};
 
 use crate::input::{Items, Move, Named};
+use crate::once::twice;
 use crate::release::Places;
 use crate::result::{Answer, ItemResult, Response};
 use crate::when::{Calendars, When};
@@ -144,8 +145,7 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
                 let (extra, name) = item?;
                 let (id, derived) = name.id(&format!("deliveries[{i}]"))?;
                 if let Some(first) = named.get(&id) {
-                    let right = format!("each delivery once; deliveries[{first}] is it already");
-                    return Err(FieldError::new("duplicate", format!("deliveries[{i}]"), right));
+                    return Err(twice("deliveries", i, *first));
                 }
                 named.insert(id.clone(), i);
                 Ok((extra, id, derived))
@@ -157,7 +157,17 @@ impl<L: Ledger, C: Control, Q: Queue, T: Time> Schedule<'_, L, C, Q, T> {
             .collect()
             .await;
         looked.sort_by_key(|(i, _)| *i);
-        looked.into_iter().map(|(_, one)| one).collect()
+        // A migrated row has two names.
+        let mut rows: BTreeMap<DeliveryId, usize> = BTreeMap::new();
+        let once = |(i, one): (usize, Looked<X>)| {
+            let (extra, row) = one?;
+            if let Some(first) = rows.get(&row.id) {
+                return Err(Box::new(ItemResult::invalid(vec![twice("deliveries", i, *first)])));
+            }
+            rows.insert(row.id.clone(), i);
+            Ok((extra, row))
+        };
+        looked.into_iter().map(once).collect()
     }
 
     async fn look_up_one<X>(&self, i: usize, one: Result<(X, DeliveryId, bool), FieldError>) -> Looked<X> {

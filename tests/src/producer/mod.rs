@@ -32,6 +32,9 @@ pub struct Outcome {
     /// Its delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery_id: Option<String>,
+    /// Where the delivery stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
     /// Not called before this instant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deliver_after: Option<String>,
@@ -46,14 +49,14 @@ pub struct Outcome {
 impl Outcome {
     fn unreadable(line: u64, problem: String) -> Self {
         let answer = "unreadable".to_owned();
-        Self { line, answer, delivery_id: None, deliver_after: None, comes_to: None, problems: vec![problem] }
+        let (delivery_id, state, deliver_after, comes_to) = (None, None, None, None);
+        Self { line, answer, delivery_id, state, deliver_after, comes_to, problems: vec![problem] }
     }
 
-    /// `place` is where the item stood in its batch: errors name their fields from there.
-    fn of(item: &Item, place: usize, result: &Value) -> Result<Self> {
+    /// `place` is where the item stood in its batch: errors name their fields, and other items, from there.
+    fn of(batch: &[Item], (place, item): (usize, &Item), result: &Value) -> Result<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let root = format!("reminders[{place}]");
-        let mut problems: Vec<String> = list(result, "errors").iter().map(|error| problem(error, &root)).collect();
+        let mut problems: Vec<String> = list(result, "errors").iter().map(|error| problem(error, place, batch)).collect();
         let differing: Vec<&str> = list(result, "conflicts").iter().filter_map(Value::as_str).collect();
         if !differing.is_empty() {
             problems.push(format!("stored before with other content: {}", differing.join(", ")));
@@ -62,6 +65,7 @@ impl Outcome {
             line: item.line,
             answer: result.get("answer").and_then(Value::as_str).context("a result without an answer")?.to_owned(),
             delivery_id: result.get("delivery_id").and_then(text),
+            state: result.get("state").and_then(text),
             deliver_after: result.get("deliver_after").and_then(text),
             comes_to: result.pointer("/comes_to/deliver_after").and_then(text),
             problems,
@@ -80,13 +84,22 @@ impl Outcome {
     }
 }
 
-/// An error of schedule, with its field named from the reminder on.
-fn problem(error: &Value, root: &str) -> String {
+/// An error of schedule, with its field named from the reminder on, and another reminder by its line.
+fn problem(error: &Value, place: usize, batch: &[Item]) -> String {
     let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
-    let field = text("field");
-    let field = field.strip_prefix(root).map_or(field, |rest| rest.trim_start_matches('.'));
+    let (field, root) = (text("field"), format!("reminders[{place}]"));
+    let field = field.strip_prefix(&root).map_or(field, |rest| rest.trim_start_matches('.'));
     let field = if field.is_empty() { String::new() } else { format!("{field}: ") };
-    format!("{field}{} ({})", text("message"), text("code"))
+    let message = by_line(text("message"), batch).unwrap_or_else(|| text("message").to_owned());
+    format!("{field}{message} ({})", text("code"))
+}
+
+/// A text that names an item of the batch, with the item's line instead.
+fn by_line(text: &str, batch: &[Item]) -> Option<String> {
+    let (before, rest) = text.split_once("reminders[")?;
+    let (place, after) = rest.split_once(']')?;
+    let item = batch.get(place.parse::<usize>().ok()?)?;
+    Some(format!("{before}line {}{after}", item.line))
 }
 
 fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
@@ -138,7 +151,7 @@ async fn send_batch(batch: &[Item], send: &mut impl AsyncFnMut(String) -> Result
     if results.len() != batch.len() {
         bail!("schedule refused the call: {answer}");
     }
-    batch.iter().zip(results).enumerate().map(|(place, (item, result))| Outcome::of(item, place, result)).collect()
+    batch.iter().enumerate().zip(results).map(|(item, result)| Outcome::of(batch, item, result)).collect()
 }
 
 /// Cuts a file into calls.

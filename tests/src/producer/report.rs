@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use punctual_core::state::State;
+
 use super::Outcome;
 
 /// So many problems are printed; the others are in the file of results.
@@ -88,11 +90,28 @@ impl Summary {
                 grouped(elsewhere)
             ));
         }
+        lines.extend(self.ended());
         if self.answered("created") == 0 {
             let rest = if self.is_good() { ": every reminder of this file is stored already, and nothing changed" } else { "" };
             lines.push(format!("Nothing was created{rest}."));
         }
         lines
+    }
+
+    /// How many of the unchanged ones are at an end at which the receiver hears nothing of them, if any is.
+    fn ended(&self) -> Option<String> {
+        let at = |state: State| {
+            let is = |outcome: &Outcome| outcome.answer == "unchanged" && outcome.state.as_deref() == Some(state.as_str());
+            (self.count(is), state)
+        };
+        let states = [State::Cancelled, State::Dead, State::Expired];
+        let counts: Vec<(usize, State)> = states.into_iter().map(at).filter(|(n, _)| *n > 0).collect();
+        let told = counts.iter().map(|(n, state)| format!("{} {} {state}", grouped(*n), if *n == 1 { "is" } else { "are" }));
+        let told: Vec<String> = told.collect();
+        let (last, before) = told.split_last()?;
+        let told = if before.is_empty() { last.clone() } else { format!("{} and {last}", before.join(", ")) };
+        let whom = if counts.iter().map(|(n, _)| n).sum::<usize>() == 1 { "it" } else { "them" };
+        Some(format!("Of the unchanged, {told}: nothing will be sent for {whom}."))
     }
 
     /// One JSON object for each reminder, in the order of the file.

@@ -44,6 +44,8 @@ async fn ten_thousand_reminders_by_rule_are_stored_once_however_often_the_file_i
     assert_eq!(again.outcomes[0].comes_to, first.outcomes[0].deliver_after);
     let lines = again.lines(Duration::from_secs(1));
     assert!(lines.iter().any(|line| line.starts_with("Nothing was created: every reminder")), "{lines:#?}");
+    let cancelled = "Of the unchanged, 1 is cancelled: nothing will be sent for it.";
+    assert!(lines.iter().any(|line| line == cancelled), "{lines:#?}");
     assert_eq!((rows[0].state, rows[0].deliver_after.to_string().as_str()), (State::Scheduled, after));
     assert_eq!(rows[1].state, State::Cancelled);
     assert_eq!(world.receiver.call_count(), 0);

@@ -287,6 +287,38 @@ async fn deliveries_are_named_once_by_id_or_by_what_they_are() {
     assert_eq!((nobody.errors[0].code, nobody.errors[0].field.as_str()), ("out_of_bounds", "by"));
 }
 
+#[tokio::test]
+async fn a_migrated_delivery_that_is_named_by_both_its_names_is_refused_the_second_time() {
+    let instants = json!({"deliver_after": "2026-12-09T12:00:00.000Z", "deliver_by": "2026-12-09T13:00:00.000Z"});
+    for action in ["get", "cancel", "reschedule"] {
+        for names in [[json!({"delivery_id": "old-1"}), identity("b")], [identity("b"), json!({"delivery_id": "old-1"})]] {
+            let world = World::new().await;
+            let migrated = reminder("b", &json!({"migrated": {"delivery_id": "old-1"}}));
+            world.at("2026-12-01T09:00:00.000Z", &[migrated]).await;
+            let version = row(&world).version;
+            let mut event = json!({"action": action, "deliveries": names});
+            match action {
+                "cancel" => event.as_object_mut().unwrap().extend([("by".into(), "crm".into()), ("why".into(), "x".into())]),
+                "reschedule" => event["deliveries"].as_array_mut().unwrap().iter_mut().for_each(|one| {
+                    one.as_object_mut().unwrap().extend(instants.as_object().unwrap().clone());
+                }),
+                _ => {}
+            }
+            let response = world.send("2026-12-01T09:01:00.000Z", &event).await;
+            let first = match action {
+                "get" => Answer::Found,
+                "cancel" => Answer::Cancelled,
+                _ => Answer::Rescheduled,
+            };
+            assert_eq!(answers(&response), [first, Answer::Invalid], "{action} {names:?}");
+            let error = &response.results[1].errors[0];
+            assert_eq!((error.code, error.field.as_str()), ("duplicate", "deliveries[1]"));
+            assert_eq!(error.message, "each delivery once; deliveries[0] is it already");
+            assert_eq!(row(&world).version - version, u64::from(action != "get"), "{action}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use punctual_core::state::State;
 use punctual_tests::producer::read::{Entry, Item, Wrong, file};
 use punctual_tests::producer::report::Summary;
 use punctual_tests::producer::{BATCH, send};
@@ -35,11 +36,13 @@ async fn each_line_is_answered_and_what_is_wrong_is_named_by_line_and_field() {
         item(1, &reminder("a", &json!({}))),
         Err(Wrong { line: 2, problem: "one reminder as a JSON object".into() }),
         item(4, &reminder("b", &by_rule)),
-        item(5, &reminder("a", &json!({"reference": "C-2"}))),
-        item(6, &reminder("a", &json!({}))),
+        item(5, &reminder("c", &json!({"reference": "C-2"}))),
+        item(6, &reminder("d", &json!({}))),
+        item(7, &reminder("d", &json!({}))),
     ];
+    world.at(NOW, &[reminder("a", &json!({})), reminder("c", &json!({}))]).await;
     let (summary, progress) = sent(&world, entries).await;
-    assert_eq!(progress, ["         5 of 5  1 created, 1 unchanged, 1 conflict, 2 refused, 0 failed"]);
+    assert_eq!(progress, ["         6 of 6  1 created, 1 unchanged, 1 conflict, 3 refused, 0 failed"]);
     assert!(!summary.is_good());
     assert_eq!(
         summary.lines(Duration::from_secs(1)),
@@ -47,12 +50,13 @@ async fn each_line_is_answered_and_what_is_wrong_is_named_by_line_and_field() {
             "  line 2: unreadable: one reminder as a JSON object",
             "  line 4: invalid: rule.renewal_date: a date of the years 2000 to 9999, like 2026-12-25 (invalid_date)",
             "  line 5: conflict: stored before with other content: reference",
-            "5 reminders: 1 created, 1 unchanged, 1 conflict, 2 refused, 0 failed; 5 a second",
+            "  line 7: invalid: each delivery once; line 6 is it already (duplicate)",
+            "6 reminders: 1 created, 1 unchanged, 1 conflict, 3 refused, 0 failed; 6 a second",
         ]
     );
     let lines = summary.json_lines().unwrap();
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
-    assert_eq!((first["line"].as_u64(), &first["answer"]), (Some(1), &json!("created")));
+    assert_eq!((first["line"].as_u64(), &first["answer"]), (Some(1), &json!("unchanged")));
     assert!(first["delivery_id"].as_str().unwrap().starts_with("dlv_"));
 }
 
@@ -74,6 +78,36 @@ async fn the_same_file_again_creates_nothing_and_says_so() {
     assert!(lines[0].starts_with("1,001 reminders: 0 created, 1,001 unchanged,"), "{lines:?}");
     assert!(lines[1].starts_with("1 of the unchanged are stored with other instants than they come to now"), "{lines:?}");
     assert_eq!(lines[2], "Nothing was created: every reminder of this file is stored already, and nothing changed.");
+}
+
+#[tokio::test]
+async fn a_file_that_is_stored_already_tells_for_what_nothing_will_be_sent() {
+    let world = World::new().await;
+    let entries = || ["a", "b", "c", "d", "e"].iter().zip(1..).map(|(who, n)| item(n, &reminder(who, &json!({})))).collect();
+    sent(&world, entries()).await;
+    let states = [State::Cancelled, State::Delivered, State::Expired, State::Shadowed, State::Cancelled];
+    let mut told = Vec::new();
+    for (mut row, state) in world.ledger.rows().into_iter().zip(states) {
+        row.state = state;
+        world.ledger.put_row(row);
+        let (again, _) = sent(&world, entries()).await;
+        assert!(again.is_good());
+        let lines = again.lines(Duration::from_secs(1));
+        told.push(lines.into_iter().find(|line| line.contains("nothing will be sent")).unwrap_or_default());
+    }
+    let one = "Of the unchanged, 1 is cancelled: nothing will be sent for it.";
+    let two = "Of the unchanged, 1 is cancelled and 1 is expired: nothing will be sent for them.";
+    let three = "Of the unchanged, 2 are cancelled and 1 is expired: nothing will be sent for them.";
+    assert_eq!(told, [one, one, two, two, three]);
+    let mut dead = world.ledger.rows().remove(1);
+    dead.state = State::Dead;
+    world.ledger.put_row(dead);
+    let (again, _) = sent(&world, entries()).await;
+    let lines = again.lines(Duration::from_secs(1));
+    let four = "Of the unchanged, 2 are cancelled, 1 is dead and 1 is expired: nothing will be sent for them.";
+    assert!(lines.iter().any(|line| line == four), "{lines:?}");
+    let last: Value = serde_json::from_str(again.json_lines().unwrap().lines().last().unwrap()).unwrap();
+    assert!(last["state"].is_string(), "{last}");
 }
 
 #[tokio::test]

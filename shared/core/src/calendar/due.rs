@@ -225,7 +225,7 @@ impl DueRule {
         let date = before(self.renewal_date, self.notice, calendar, steps)?;
         let candidate = calendar.place(date.to_datetime(self.local_time)).ok_or(NotDue::OutOfRange)?;
         let (from, at) = (candidate.local, candidate.at);
-        steps.push(Step::at(candidate, calendar));
+        steps.push(Step::at(candidate, None, calendar));
         let open = calendar.next_open(at)?;
         let local = calendar.local(open);
         steps.extend(skipped(calendar, from.date(), local.date()));
@@ -238,13 +238,13 @@ impl DeadlineRule {
     fn at(self, renewal_date: Date, calendar: &Calendar, steps: &mut Vec<Step>) -> Result<Timestamp, NotDue> {
         steps.push(Step::Deadline);
         let date = before(renewal_date, self.notice, calendar, steps)?;
-        let (date, time) = match self.closes {
-            Close::At(time) => (date, time),
-            Close::EndOfDay => (date.tomorrow().map_err(|_| NotDue::OutOfRange)?, Time::midnight()),
+        let (local, end_of) = match self.closes {
+            Close::At(time) => (date.to_datetime(time), None),
+            Close::EndOfDay => (date.tomorrow().map_err(|_| NotDue::OutOfRange)?.to_datetime(Time::midnight()), Some(date)),
         };
-        let placed: Placed = calendar.place(date.to_datetime(time)).ok_or(NotDue::OutOfRange)?;
+        let placed: Placed = calendar.place(local).ok_or(NotDue::OutOfRange)?;
         let at = placed.at;
-        steps.push(Step::at(placed, calendar));
+        steps.push(Step::at(placed, end_of, calendar));
         Ok(at)
     }
 }

@@ -73,7 +73,7 @@ fn each_step_is_a_line() {
             "deliver_after 2026-12-29T09:00:00.000Z: next business instant, Tue 2026-12-29 09:00 (UTC+00:00)",
             "deliver_by, from the renewal date:",
             "minus P1D: Wed 2026-12-30",
-            "at 00:00 in Europe/London: 2026-12-31T00:00:00.000Z (UTC+00:00; open 09:00 to 12:00, 13:00 to 17:00)",
+            "at 24:00, the end of Wed 2026-12-30, in Europe/London: 2026-12-31T00:00:00.000Z (UTC+00:00; open 09:00 to 17:00)",
         ]
     );
     assert_eq!(window.deliver_by, Some(at("2026-12-31T00:00:00.000Z")));
@@ -90,6 +90,39 @@ fn each_step_is_a_line() {
             "deliver_after 2027-01-02T10:00:00.000Z: next business instant, Sat 2027-01-02 10:00 (UTC+00:00)",
             "deliver_by 2027-01-02T12:00:00.000Z: as given",
         ]
+    );
+}
+
+#[test]
+fn a_deadline_at_the_end_of_a_day_is_told_as_that_days() {
+    let steps = |zone: &str, renewal_date: &str, holiday: &str| {
+        let hours = r#"{"mon":[["09:00","17:00"]],"fri":[["18:00","24:00"]]}"#;
+        let calendar = calendar(&format!(r#"{{"time_zone":"{zone}","hours":{hours},"holidays":["{holiday}"]}}"#));
+        let window = rule(renewal_date, "P1M", "09:00", Some(("P1D", "24:00"))).window(&calendar, None).expect("due");
+        (lines(&window.steps).pop().expect("a step"), window.deliver_by)
+    };
+    let (line, by) = steps("Europe/Berlin", "2026-12-05", "2026-12-07");
+    assert_eq!(
+        line,
+        "at 24:00, the end of Fri 2026-12-04, in Europe/Berlin: 2026-12-04T23:00:00.000Z (UTC+01:00; open 18:00 to 24:00)"
+    );
+    assert_eq!(by, Some(at("2026-12-04T23:00:00.000Z")));
+    // What the next day is makes no difference.
+    let (line, _) = steps("Europe/Berlin", "2026-12-08", "2026-12-08");
+    assert!(line.starts_with("at 24:00, the end of Mon 2026-12-07, in Europe/Berlin: "), "{line}");
+    assert!(line.ends_with("(UTC+01:00; open 09:00 to 17:00)"), "{line}");
+    // Clocks go forward, or back, at the end of the day.
+    let (line, _) = steps("Asia/Beirut", "2027-03-28", "2027-01-01");
+    assert_eq!(
+        line,
+        "at 24:00, the end of Sat 2027-03-27, in Asia/Beirut, which clocks skip (a gap: 60 minutes forward), so Sun 2027-03-28 \
+         01:00: 2027-03-27T22:00:00.000Z (UTC+03:00; closed)"
+    );
+    let (line, _) = steps("Atlantic/Azores", "2027-10-31", "2027-01-01");
+    assert_eq!(
+        line,
+        "at 24:00, the end of Sat 2027-10-30, in Atlantic/Azores, which comes twice (a fold: clocks go back), so the earlier: \
+         2027-10-31T00:00:00.000Z (UTC+00:00; closed)"
     );
 }
 

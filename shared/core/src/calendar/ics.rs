@@ -3,7 +3,9 @@
 //! A holiday is an all-day event: `DTSTART` is a date; `DTEND` is the day after the last one, and without it, and without
 //! `DURATION`, the event is one day long. Lines may end in CRLF or LF and may be folded, within a character too. What repeats
 //! (`RRULE`), has a time of day, was cancelled, or is no event, is left out and reported with the line on which it
-//! begins: I never guess a holiday, and never drop one silently. A file that is cut off or wrongly nested is refused as a whole.
+//! begins: I never guess a holiday, and never drop one silently. A line that cannot be read is reported; an event that has one is
+//! left out too, unless the line's name says that no day depends on it. A file that is cut off or wrongly nested is refused as a
+//! whole.
 //!
 //! Two crates were weighed, `icalendar` 0.17 and `ical` 0.11. `icalendar` takes text, so a character that was folded apart is
 //! lost before it begins; its components have no line numbers, and one bad line fails the whole file. `ical` ends silently at
@@ -150,8 +152,11 @@ impl Reader {
                 }
                 Ok(())
             }
-            Content::Wrong(why) => {
+            Content::Wrong(name, why) => {
                 self.import.ignore(line.number, "line".to_owned(), why);
+                if let (2, Some(event)) = (self.open.len(), &mut self.event) {
+                    event.unread(line.number, name.as_deref());
+                }
                 Ok(())
             }
         }

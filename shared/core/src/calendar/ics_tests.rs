@@ -105,8 +105,11 @@ fn what_is_no_holiday_is_ignored_and_reported() {
 }
 
 #[test]
-fn a_line_that_is_wrong_is_reported_and_its_event_is_read() {
-    let mut bytes = event("DTSTART;VALUE=DATE:20261225\nno property\nSUMMARY:No\u{fffd}l\n;A=b:c\nX-A;B:c").into_bytes();
+fn a_line_that_is_wrong_is_reported_and_its_event_is_read_if_its_days_do_not_depend_on_it() {
+    let within = "BEGIN:VALARM\nno property\nEND:VALARM";
+    let properties =
+        format!("DTSTART;VALUE=DATE:20261225\nX-A;B\u{7}=c:d\nSUMMARY:No\u{fffd}l\ndescription;=b:c\nX-A;B:c\n{within}");
+    let mut bytes = event(&properties).into_bytes();
     // Latin-1 instead of UTF-8.
     let place = bytes.windows(3).position(|window| window == "\u{fffd}".as_bytes()).expect("there");
     bytes.splice(place..place + 3, [0xeb]);
@@ -121,10 +124,60 @@ fn a_line_that_is_wrong_is_reported_and_its_event_is_read() {
             "line 7: line: it is no UTF-8",
             "line 8: line: it is no property, like NAME:value",
             "line 9: line: it is no property, like NAME:value",
-            "line 12: LATE: it stands outside a VCALENDAR",
-            "line 13: VEVENT: it stands outside a VCALENDAR",
+            "line 10: VALARM: it is no event",
+            "line 11: line: it is no property, like NAME:value",
+            "line 15: LATE: it stands outside a VCALENDAR",
+            "line 16: VEVENT: it stands outside a VCALENDAR",
         ]
     );
+}
+
+#[test]
+fn a_line_that_is_wrong_and_may_say_which_days_an_event_takes_makes_no_holiday() {
+    for (line, why) in [
+        ("DTEND;VALUE=DATE", "it is no property, like NAME:value"),
+        ("DTEND;VALUE=DATE;X=\":20261227", "it is no property, like NAME:value"),
+        ("dtend;=DATE:20261227", "it is no property, like NAME:value"),
+        ("DTEND:2026122\u{fffd}", "it is no UTF-8"),
+        ("DTSTART;VALUE=DA\u{fffd}E:20261224", "it is no UTF-8"),
+        ("DURATION;X:P2D", "it is no property, like NAME:value"),
+        ("RRULE;FREQ:YEARLY", "it is no property, like NAME:value"),
+        ("RDATE;VALUE:20261227", "it is no property, like NAME:value"),
+        ("EXRULE;A:B", "it is no property, like NAME:value"),
+        ("EXDATE:\u{fffd}", "it is no UTF-8"),
+        ("RECURRENCE-ID;RANGE:20261225", "it is no property, like NAME:value"),
+        ("STATUS:CANCELL\u{fffd}D", "it is no UTF-8"),
+        ("END\u{fffd}", "it is no UTF-8"),
+        ("RRULE", "it is no property, like NAME:value"),
+        ("STATUS CANCELLED", "it is no property, like NAME:value"),
+        ("D\u{fffd}END:20261227", "it is no UTF-8"),
+        ("DT END:20261227", "it is no property, like NAME:value"),
+        (":20261227", "it is no property, like NAME:value"),
+        ("\u{7}", "it is no property, like NAME:value"),
+    ] {
+        let good = "BEGIN:VEVENT\nDTSTART:20270101\nEND:VEVENT\n";
+        let text = file(&format!("BEGIN:VEVENT\nDTSTART;VALUE=DATE:20261225\nSUMMARY:Noel\n{line}\nEND:VEVENT\n{good}"));
+        // Latin-1 instead of UTF-8.
+        let mut bytes = text.into_bytes();
+        if let Some(place) = bytes.windows(3).position(|window| window == "\u{fffd}".as_bytes()) {
+            bytes.splice(place..place + 3, [0xeb]);
+        }
+        let import = read(&bytes).expect("a file");
+        assert_eq!(dates(&import), [("2027-01-01", "")], "{line}: the events beside it are read");
+        let told: Vec<String> = import.ignored.iter().map(Ignored::to_string).collect();
+        let event = "line 4: event \"Noel\": its line 7 cannot be read, and may say which days it takes";
+        assert_eq!(told, [format!("line 7: line: {why}"), event.to_owned()], "{line}");
+    }
+    // What contradicts itself, or says something that it cannot say, is no date and no status.
+    for (properties, why) in [
+        ("DTSTART;VALUE=DATE-TIME:20261225", WhyIgnored::NoDate("DTSTART")),
+        ("DTSTART;VALUE=DATE:20261225\nDTEND;VALUE=D\u{7}TE:20261227", WhyIgnored::NoDate("DTEND")),
+        ("DTSTART;VALUE=DATE:20261225\nSTATUS:CANCELLE", WhyIgnored::NoStatus),
+        ("DTSTART;VALUE=DATE:20261225\nSTATUS:", WhyIgnored::NoStatus),
+    ] {
+        let import = read(event(properties).as_bytes()).expect("a file");
+        assert_eq!((import.holidays.len(), import.ignored.first().map(|one| one.why)), (0, Some(why)), "{properties}");
+    }
 }
 
 #[test]

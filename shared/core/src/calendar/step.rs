@@ -36,6 +36,8 @@ pub enum Step {
         placed: Placed,
         /// In which zone.
         zone: String,
+        /// The day whose end it is, where it was asked for as `24:00`.
+        end_of: Option<Date>,
         /// What its day is: a holiday's name, or opening hours.
         day: String,
     },
@@ -82,14 +84,15 @@ pub enum Skip {
 }
 
 impl Step {
-    pub(super) fn at(placed: Placed, calendar: &Calendar) -> Self {
-        let day = match calendar.day(placed.local.date()) {
+    /// A local time at its instant; `end_of` is the day whose end it is, where it was asked for as `24:00`.
+    pub(super) fn at(placed: Placed, end_of: Option<Date>, calendar: &Calendar) -> Self {
+        let day = match calendar.day(end_of.unwrap_or(placed.local.date())) {
             Day::Holiday(name) => named("holiday", name),
             Day::Weekday([]) => "closed".to_owned(),
             Day::Weekday(hours) => format!("open {}", hours_text(hours)),
             Day::Opening(hours, name) => format!("{}, open {}", named("its own hours", name), hours_text(hours)),
         };
-        Self::At { placed, zone: calendar.zone_name().to_owned(), day }
+        Self::At { placed, zone: calendar.zone_name().to_owned(), end_of, day }
     }
 }
 
@@ -139,9 +142,12 @@ impl fmt::Display for Step {
                 write!(f, "minus {notice}: {}", on(*date))?;
                 if *clamped { f.write_str(" (counted from the end of a month that has no such day)") } else { Ok(()) }
             }
-            Self::At { placed: Placed { asked, local, offset, clock, at }, zone, day } => {
-                let (time, moved) = (asked.strftime("%H:%M"), local.strftime("%H:%M"));
-                write!(f, "at {time} in {zone}")?;
+            Self::At { placed: Placed { asked, local, offset, clock, at }, zone, end_of, day } => {
+                let moved = local.strftime("%H:%M");
+                match end_of {
+                    None => write!(f, "at {} in {zone}", asked.strftime("%H:%M"))?,
+                    Some(day) => write!(f, "at 24:00, the end of {}, in {zone}", on(*day))?,
+                }
                 match clock {
                     Clock::Plain => {}
                     Clock::Gap { minutes } => {

@@ -30,6 +30,16 @@ pub(super) struct Event {
     repeats: Option<&'static str>,
     twice: Option<&'static str>,
     cancelled: bool,
+    no_status: bool,
+    /// The first line that cannot be read and may say which days it takes.
+    unread: Option<usize>,
+}
+
+/// Whether a property decides which days an event takes, or whether it takes any. What begins or ends within it does: it says
+/// whose the other lines are.
+fn decides(name: &str) -> bool {
+    let dates = ["DTSTART", "DTEND", "DURATION", "RRULE", "RDATE", "EXRULE", "EXDATE", "RECURRENCE-ID"];
+    dates.contains(&name) || matches!(name, "STATUS" | "BEGIN" | "END")
 }
 
 impl Event {
@@ -49,10 +59,21 @@ impl Event {
             "EXRULE" => self.repeats = Some("EXRULE"),
             "EXDATE" => self.repeats = Some("EXDATE"),
             "RECURRENCE-ID" => self.repeats = Some("RECURRENCE-ID"),
-            "STATUS" => self.cancelled |= property.value.eq_ignore_ascii_case("CANCELLED"),
+            "STATUS" => {
+                let is = |status: &&str| property.value.eq_ignore_ascii_case(status);
+                self.cancelled |= is(&"CANCELLED");
+                self.no_status |= !["CANCELLED", "CONFIRMED", "TENTATIVE"].iter().any(is);
+            }
             // Of several languages, the first.
             "SUMMARY" => _ = self.summary.get_or_insert_with(|| text(property.value)),
             _ => {}
+        }
+    }
+
+    /// A line of it cannot be read; its name, if that can.
+    pub(super) fn unread(&mut self, line: usize, name: Option<&str>) {
+        if name.is_none_or(decides) {
+            self.unread.get_or_insert(line);
         }
     }
 
@@ -66,8 +87,14 @@ impl Event {
     /// # Errors
     /// Why it is no holiday.
     pub(super) fn days(&self) -> Result<(Date, Date), WhyIgnored> {
+        if let Some(line) = self.unread {
+            return Err(WhyIgnored::Unread(line));
+        }
         if self.cancelled {
             return Err(WhyIgnored::Cancelled);
+        }
+        if self.no_status {
+            return Err(WhyIgnored::NoStatus);
         }
         if let Some(property) = self.repeats {
             return Err(WhyIgnored::Repeats(property));
@@ -104,7 +131,7 @@ impl Event {
 /// `20261225` is a day, whether the file says `VALUE=DATE` or forgets to.
 fn when(property: &Property<'_>) -> When {
     let (value, kind) = (property.value, property.kind.as_deref());
-    if kind == Some("DATE") || (value.len() == 8 && value.bytes().all(|b| b.is_ascii_digit())) {
+    if kind == Some("DATE") || (kind.is_none() && value.len() == 8 && value.bytes().all(|b| b.is_ascii_digit())) {
         return compact(value).map_or(When::Wrong, When::Day);
     }
     if value.contains(['T', 't']) { When::Time } else { When::Wrong }

@@ -30,7 +30,8 @@ pub(super) fn unfold(file: &[u8]) -> Vec<Line> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Content<'a> {
     Property(Property<'a>),
-    Wrong(WhyIgnored),
+    /// It cannot be read; its name, in capitals, if that can.
+    Wrong(Option<String>, WhyIgnored),
 }
 
 /// `NAME;PARAMETER=value:value`.
@@ -51,14 +52,24 @@ impl Content<'_> {
 
 pub(super) fn property(line: &Line) -> Content<'_> {
     let Ok(text) = std::str::from_utf8(&line.bytes) else {
-        return Content::Wrong(WhyIgnored::NotUtf8);
+        return Content::Wrong(name(&line.bytes), WhyIgnored::NotUtf8);
     };
-    parts(text).map_or(Content::Wrong(WhyIgnored::NoProperty), Content::Property)
+    parts(text).map_or_else(|| Content::Wrong(name(&line.bytes), WhyIgnored::NoProperty), Content::Property)
+}
+
+/// What stands before the first `;` or `:`, in capitals, if that is a name.
+fn name(line: &[u8]) -> Option<String> {
+    let (name, _) = line.split_at_checked(line.iter().position(|b| matches!(b, b';' | b':'))?)?;
+    std::str::from_utf8(name).ok().filter(|name| is_name(name)).map(str::to_ascii_uppercase)
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
 fn parts(text: &str) -> Option<Property<'_>> {
     let (name, mut rest) = text.split_at_checked(text.find([';', ':'])?)?;
-    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+    if !is_name(name) {
         return None;
     }
     let mut kind = None;
@@ -66,7 +77,7 @@ fn parts(text: &str) -> Option<Property<'_>> {
         if let Some(value) = rest.strip_prefix(':') {
             return Some(Property { name: name.to_ascii_uppercase(), kind, value: value.trim_end() });
         }
-        let (parameter, after) = rest.strip_prefix(';')?.split_once('=')?;
+        let (parameter, after) = rest.strip_prefix(';')?.split_once('=').filter(|(parameter, _)| is_name(parameter))?;
         let mut quoted = false;
         let end = after.find(|c| {
             quoted ^= c == '"';

@@ -68,6 +68,10 @@ pub enum WhyIgnored {
     TooLong,
     /// The event was cancelled.
     Cancelled,
+    /// The event's `STATUS` is none that an event has.
+    NoStatus,
+    /// This line of the event cannot be read, and may say which days it takes.
+    Unread(usize),
     /// It is another component than an event.
     OtherComponent,
     /// It stands outside a calendar.
@@ -90,6 +94,8 @@ impl fmt::Display for WhyIgnored {
             Self::EndsBeforeItsEnd => f.write_str("its DTEND is not after its DTSTART; DTEND is the day after the last one"),
             Self::TooLong => write!(f, "it has more than {MOST_EVENT_DAYS} days"),
             Self::Cancelled => f.write_str("it was cancelled"),
+            Self::NoStatus => f.write_str("its STATUS is none of CONFIRMED, TENTATIVE, CANCELLED"),
+            Self::Unread(line) => write!(f, "its line {line} cannot be read, and may say which days it takes"),
             Self::OtherComponent => f.write_str("it is no event"),
             Self::Outside => f.write_str("it stands outside a VCALENDAR"),
             Self::NoProperty => f.write_str("it is no property, like NAME:value"),
