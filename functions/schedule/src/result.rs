@@ -380,7 +380,7 @@ impl Response {
         let mut room = ROOM_FOR_STEPS;
         for result in self.results.iter_mut().filter(|result| !result.steps.is_empty()) {
             let bytes = serde_json::to_string(&result.steps).map_or(usize::MAX, |steps| steps.len());
-            room = room.checked_sub(bytes).unwrap_or_default();
+            room = room.saturating_sub(bytes);
             if room == 0 {
                 result.steps.clear();
                 self.steps_left_out += 1;
