@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use punctual_core::state::State;
 use punctual_tests::alarms::stage::{FINE, Fault, HOLE, Stage};
+use serde_json::{Value, json};
 
 /// So long a stage is watched before anything breaks.
 const CALM: usize = 3;
@@ -280,4 +281,72 @@ async fn fifty_leases_expire() {
     let rows = stage.rows(&ids).await.unwrap();
     assert!(rows.len() == 50 && rows.iter().all(|row| row.state == State::Delivered), "none is lost");
     assert!(rows.iter().all(|row| row.attempts.len() == 2), "the attempt that crashed counts");
+}
+
+fn signed(action: &str, more: Value) -> Value {
+    let mut event = json!({"action": action, "by": "ann", "why": "its holder is gone", "evidence": "a drill"});
+    event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    event
+}
+
+/// A lease that ends without its holder, while no function is there that would take it back; gives whose it is, and the alarms
+/// of the last minute.
+async fn left_alone(stage: &mut Stage, window: Duration, minutes: usize) -> (Value, BTreeSet<String>) {
+    let ids = stage.store_within(FINE, 1, Duration::ZERO, window).await.unwrap();
+    stage.fail(Fault::DeliverStopped);
+    stage.minute().await.unwrap();
+    assert_eq!(stage.crash_in_calls().await.unwrap(), 1);
+    stage.fail(Fault::DispatchStopped);
+    let told = stage.minutes(minutes).await.unwrap();
+    assert_eq!(stage.rows(&ids).await.unwrap()[0].state, State::Delivering);
+    (json!({"delivery_id": ids[0]}), told.last().unwrap().clone())
+}
+
+/// An operator's release ends it: it is as missed as if dispatch had found it.
+#[tokio::test]
+async fn a_released_lease_whose_delivery_expires_is_told() {
+    let mut stage = Stage::start().await.unwrap();
+    let (named, before) = left_alone(&mut stage, Duration::from_secs(90), 2).await;
+    assert!(!before.contains("ExpiredAlarm"), "{before:?}");
+    let answer = stage.operate(&signed("release_lease", named.clone())).await.unwrap();
+    assert!(answer.ok && answer.did.ends_with("it is expired now"), "{answer:?}");
+    let told = stage.minute().await.unwrap();
+    assert!(told.contains("ExpiredAlarm") && !told.contains("NewDeathAlarm"), "{told:?}");
+    // A second release finds no lease, and counts nothing; nor does dispatch count it once more.
+    stage.mend(Fault::DispatchStopped);
+    let again = stage.operate(&signed("release_lease", named)).await.unwrap();
+    assert_eq!((again.ok, again.errors[0].code), (false, "no_lease"));
+    let told = stage.minutes(6).await.unwrap();
+    assert!(!told.last().unwrap().contains("ExpiredAlarm"), "{}", lines(&told));
+}
+
+#[tokio::test]
+async fn a_released_lease_whose_delivery_dies_is_told() {
+    let mut stage = Stage::start().await.unwrap();
+    let (named, before) = left_alone(&mut stage, Duration::from_secs(3_600), 2).await;
+    assert!(!before.contains("NewDeathAlarm"), "{before:?}");
+    assert!(stage.operate(&signed("retry_mode", json!({"mode": "dead_letter"}))).await.unwrap().ok);
+    let answer = stage.operate(&signed("release_lease", named)).await.unwrap();
+    assert!(answer.ok && answer.did.ends_with("it is dead now"), "{answer:?}");
+    let told = stage.minute().await.unwrap();
+    assert!(told.contains("NewDeathAlarm") && !told.contains("ExpiredAlarm"), "{told:?}");
+}
+
+/// Ten are few, eleven are a crash: whoever takes them back.
+#[tokio::test]
+async fn leases_that_an_operator_takes_back_count_as_ended() {
+    let mut stage = Stage::start().await.unwrap();
+    let ids = stage.store(FINE, 11, Duration::ZERO).await.unwrap();
+    stage.fail(Fault::DeliverStopped);
+    stage.minute().await.unwrap();
+    assert_eq!(stage.crash_in_calls().await.unwrap(), 11);
+    stage.fail(Fault::DispatchStopped);
+    let before = stage.minutes(2).await.unwrap().remove(1);
+    assert!(!before.contains("LeasesEndedAlarm"), "{before:?}");
+    for id in ids {
+        let answer = stage.operate(&signed("release_lease", json!({"delivery_id": id}))).await.unwrap();
+        assert!(answer.ok && answer.did.ends_with("it is scheduled now"), "{answer:?}");
+    }
+    let told = stage.minute().await.unwrap();
+    assert!(told.contains("LeasesEndedAlarm") && !told.contains("ExpiredAlarm"), "{told:?}");
 }

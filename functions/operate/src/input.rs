@@ -5,7 +5,8 @@ use punctual_core::destination::{FieldError, Spec};
 use punctual_core::id::{CalendarId, DeliveryId, DestinationId};
 use punctual_core::settings::RetryMode;
 use punctual_core::time::Timestamp;
-use punctual_flows::input::{action, strict};
+use punctual_flows::input::{action, signed, strict};
+use punctual_flows::record::Signed;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -224,21 +225,6 @@ pub const ACTIONS: [&str; 14] = [
     "resume_dispatch",
 ];
 
-/// Who asks for what, and of what: for the record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signed {
-    /// The action's word.
-    pub action: String,
-    /// Who.
-    pub by: String,
-    /// Why.
-    pub why: String,
-    /// What that rests on.
-    pub evidence: String,
-    /// What it is done to.
-    pub target: String,
-}
-
 impl Action {
     /// Who asks for what, and of what.
     #[must_use]
@@ -337,14 +323,4 @@ pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
             })
         }
     }
-}
-
-fn signed(by: &str, why: &str, evidence: &str) -> Result<(), Vec<FieldError>> {
-    let mut errors = Vec::new();
-    for (field, value, max) in [("by", by, 64), ("why", why, 256), ("evidence", evidence, 256)] {
-        if value.trim().is_empty() || value.chars().count() > max {
-            errors.push(FieldError::new("out_of_bounds", field, format!("1 to {max} characters")));
-        }
-    }
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
 }

@@ -53,7 +53,8 @@ impl<L: Ledger, C: Control, K, T: Time> Operate<'_, L, C, K, T> {
                     let after = &released.after;
                     let did = format!("took back the lease of delivery {}, {what}; it is {} now", row.id, after.state);
                     let may = transition::may_have_been_delivered(after) && after.state != State::Delivered;
-                    return Ok(Response { may_have_been_delivered: may, ..Response::done(did, after.version) });
+                    let left_in = Some(after.state);
+                    return Ok(Response { may_have_been_delivered: may, left_in, ..Response::done(did, after.version) });
                 }
                 Written::Conflict(current) => row = *current,
                 Written::Absent => return Ok(unknown()),

@@ -10,6 +10,7 @@ pub mod delivery;
 pub mod destination;
 pub mod input;
 mod lease;
+pub mod metrics;
 mod record;
 mod requeue;
 mod stage;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use punctual_core::destination::{FieldError, StageRules};
 use punctual_core::id::Correlation;
 use punctual_core::ports::{Control, Ledger, Operations, Ticks, Time};
+use punctual_core::state::State;
 use punctual_flows::FlowError;
 pub use punctual_flows::recall::InFlight;
 use serde::Serialize;
@@ -45,6 +47,9 @@ pub struct Response {
     /// What a cancel that was refused for it has to wait for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<InFlight>,
+    /// After a lease was taken back: the state in which that has left its row. It is told in `did`, and counted.
+    #[serde(skip)]
+    pub left_in: Option<State>,
     /// Line by line: what was read of a file, what was ignored and why, and what it changed; which days of a calendar that was
     /// replaced went, came and changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -62,7 +67,8 @@ impl Response {
     pub(crate) fn refused(errors: Vec<FieldError>) -> Self {
         let did = "nothing".into();
         let (did_not, report) = (String::new(), Vec::new());
-        Self { ok: false, did, did_not, version: None, may_have_been_delivered: false, in_flight: None, report, errors }
+        let (in_flight, left_in) = (None, None);
+        Self { ok: false, did, did_not, version: None, may_have_been_delivered: false, in_flight, left_in, report, errors }
     }
 
     pub(crate) fn wrong(code: &'static str, field: &str, message: impl Into<String>) -> Self {

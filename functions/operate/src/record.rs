@@ -3,37 +3,28 @@
 use punctual_core::operation::{Operation, Outcome};
 use punctual_core::ports::{Control, Operations, Time};
 use punctual_flows::FlowError;
+use punctual_flows::record::{self, Signed};
 
-use crate::input::Signed;
 use crate::{Operate, Response};
 
 impl<L, C: Control + Operations, K, T: Time> Operate<'_, L, C, K, T> {
     /// Nothing is done that is not recorded: without this write there is no other.
     pub(crate) async fn begin(&self, signed: &Signed) -> Result<Operation, FlowError> {
-        let Signed { action, by, why, evidence, target } = signed.clone();
         // Every answer of the database tells its time: a fresh environment has seen none yet.
         self.control.lookup(&[]).await?;
-        let (at, token) = (self.time.now()?.lo, self.by.clone());
-        let (outcome, did, did_not) = (Outcome::Begun, String::new(), String::new());
-        let begun = Operation { at, token, action, by, why, evidence, target, outcome, did, did_not };
-        self.control.record(&begun).await?;
-        Ok(begun)
+        record::begin(self.control, self.time, &self.by, signed).await
     }
 
-    /// What was done is done, recorded or not: a failure here is logged, and the record stays as begun.
     pub(crate) async fn end(&self, begun: Operation, answer: &Result<Response, FlowError>) {
-        let (outcome, did, did_not) = match answer {
-            Ok(response) if response.ok => (Outcome::Done, response.did.clone(), response.did_not.clone()),
-            Ok(response) => {
-                let wants = response.errors.iter().map(|e| format!("{}: {} must be {}", e.code, e.field, e.message));
-                (Outcome::Refused, format!("nothing; {}", wants.collect::<Vec<_>>().join("; ")), String::new())
+        let ended = match answer {
+            Ok(response) if response.ok => {
+                let (did, did_not) = (response.did.clone(), response.did_not.clone());
+                Operation { outcome: Outcome::Done, did, did_not, ..begun }
             }
-            Err(error) => (Outcome::Failed, format!("unknown; {error}"), String::new()),
+            Ok(response) => record::refused(begun, &response.errors),
+            Err(error) => record::failed(begun, error),
         };
-        let ended = Operation { outcome, did, did_not, ..begun };
-        if let Err(error) = self.control.record(&ended).await {
-            tracing::error!(by = %self.by, error = %error, "the outcome of an operation is not recorded");
-        }
+        record::end(self.control, &ended).await;
     }
 }
 

@@ -1,13 +1,16 @@
-//! I read what an operator, or a slice's schedule, sends: strict, and a change never without who and why.
+//! I read what an operator, or a slice's schedule, sends: strict, and a change never without who, why and evidence.
 
 use punctual_core::destination::FieldError;
 use punctual_core::id::RunId;
 use punctual_core::redrive::run::{ATTEMPTS, CANARY_SECONDS};
 use punctual_core::redrive::{Order, Selection};
 use punctual_core::time::Timestamp;
-use punctual_flows::input::{action, strict};
+use punctual_flows::input::{action, signed, strict};
+use punctual_flows::record::Signed;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use crate::record::REDRIVING;
 
 /// Every action.
 pub const ACTIONS: [&str; 8] = ["plan", "start", "status", "abort", "resume", "freeze", "unfreeze", "slice"];
@@ -72,6 +75,10 @@ fn attempts() -> u32 {
     ATTEMPTS
 }
 
+fn not_given() -> String {
+    "not given".to_owned()
+}
+
 /// The `status` action.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -95,6 +102,9 @@ pub struct OnRun {
     pub by: String,
     /// Why; 1 to 256 characters.
     pub why: String,
+    /// What that rests on, a ticket or a log line for example; 1 to 256 characters.
+    #[serde(default = "not_given")]
+    pub evidence: String,
 }
 
 /// The `freeze` and `unfreeze` actions.
@@ -107,6 +117,9 @@ pub struct OnAll {
     pub by: String,
     /// Why; 1 to 256 characters.
     pub why: String,
+    /// What that rests on, a ticket or a log line for example; 1 to 256 characters.
+    #[serde(default = "not_given")]
+    pub evidence: String,
 }
 
 /// The `slice` action: what a one-time schedule sends. From the console it makes up for a schedule that never came.
@@ -119,6 +132,29 @@ pub struct SliceInput {
     pub run_id: RunId,
     /// Which of its slices, from 1.
     pub slice: u32,
+}
+
+impl OnRun {
+    pub(crate) fn signed(&self) -> Signed {
+        let Self { action, run_id, by, why, evidence } = self;
+        signed_by(action, (by, why, evidence), format!("run {run_id}"))
+    }
+}
+
+impl OnAll {
+    pub(crate) fn signed(&self) -> Signed {
+        let Self { action, by, why, evidence } = self;
+        signed_by(action, (by, why, evidence), REDRIVING.to_owned())
+    }
+}
+
+/// Who starts a run.
+pub(crate) fn signed_order(order: &Order) -> Signed {
+    signed_by("start", (&order.owner, &order.why, &order.evidence), REDRIVING.to_owned())
+}
+
+fn signed_by(action: &str, (by, why, evidence): (&str, &str, &str), target: String) -> Signed {
+    Signed { action: action.to_owned(), by: by.to_owned(), why: why.to_owned(), evidence: evidence.to_owned(), target }
 }
 
 /// What is asked for.
@@ -154,12 +190,12 @@ pub fn read(event: &RawValue) -> Result<Action, Vec<FieldError>> {
         "status" => Ok(Action::Status(strict(event, "").map_err(one)?)),
         name @ ("abort" | "resume") => {
             let input: OnRun = strict(event, "").map_err(one)?;
-            who_and_why(&input.by, &input.why)?;
+            signed(&input.by, &input.why, &input.evidence)?;
             Ok(if name == "abort" { Action::Abort(input) } else { Action::Resume(input) })
         }
         name @ ("freeze" | "unfreeze") => {
             let input: OnAll = strict(event, "").map_err(one)?;
-            who_and_why(&input.by, &input.why)?;
+            signed(&input.by, &input.why, &input.evidence)?;
             Ok(if name == "freeze" { Action::Freeze(input) } else { Action::Unfreeze(input) })
         }
         _ => Ok(Action::Slice(strict(event, "").map_err(one)?)),
@@ -194,14 +230,4 @@ fn order(input: RawOrder) -> Result<Order, FieldError> {
 
 fn bounds(field: &str, value: u32, max: u32) -> Option<FieldError> {
     (!(1..=max).contains(&value)).then(|| FieldError::new("out_of_bounds", field, format!("1 to {max}; got {value}")))
-}
-
-fn who_and_why(by: &str, why: &str) -> Result<(), Vec<FieldError>> {
-    let mut errors = Vec::new();
-    for (field, value, max) in [("by", by, 64), ("why", why, 256)] {
-        if value.trim().is_empty() || value.chars().count() > max {
-            errors.push(FieldError::new("out_of_bounds", field, format!("1 to {max} characters")));
-        }
-    }
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
 }

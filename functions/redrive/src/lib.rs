@@ -1,7 +1,7 @@
 //! I am redrive: dead and expired work comes back by an operator's decision, a few rows at a time, and stops by itself.
 //!
 //! `plan` says what a run would do, `start` begins one, `status` tells how it stands, `abort`, `resume`, `freeze` and
-//! `unfreeze` steer; `slice` is what a run's one-time schedules send. A slice plans the next one before anything else, takes
+//! `unfreeze` steer, each with who, why and evidence, and recorded; `slice` is what a run's one-time schedules send. A slice plans the next one before anything else, takes
 //! the run for itself, judges it, moves rows back to the ledger at the run's rate and hands them to the ordinary path, and
 //! at the end deletes the dead letters of deaths that are over. The ledger selects and is the authority; the dead-letter
 //! queue is evidence, and is only swept. What is moved, skipped, deleted and stopped is decided by
@@ -17,6 +17,7 @@ mod book;
 mod candidates;
 mod held;
 mod moving;
+mod record;
 mod signs;
 mod start;
 mod steer;
@@ -27,7 +28,7 @@ use std::time::Duration;
 
 use punctual_core::destination::{Change, FieldError};
 use punctual_core::id::{Correlation, RunId};
-use punctual_core::ports::{Control, Ledger, Letters, Queue, Slices, Time};
+use punctual_core::ports::{Control, Ledger, Letters, Operations, Queue, Slices, Time};
 use punctual_core::redrive::Run;
 use punctual_core::time::Timestamp;
 use punctual_flows::release::Rules;
@@ -50,6 +51,9 @@ pub struct Response {
     pub ok: bool,
     /// A few sentences for a person.
     pub text: Vec<String>,
+    /// What a write did not do, though one might think so.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub did_not: String,
     /// What a run would do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
@@ -72,7 +76,8 @@ pub struct Response {
 
 impl Response {
     fn answered(text: Vec<String>) -> Self {
-        Self { ok: true, text, plan: None, run: None, runs: None, frozen: None, slice: None, errors: Vec::new() }
+        let did_not = String::new();
+        Self { ok: true, text, did_not, plan: None, run: None, runs: None, frozen: None, slice: None, errors: Vec::new() }
     }
 
     fn refused(errors: Vec<FieldError>) -> Self {
@@ -94,7 +99,7 @@ impl Response {
 pub struct Redrive<'a, L, C, Q, D, S, T> {
     /// The ledger.
     pub ledger: &'a L,
-    /// The control table.
+    /// The control table, with the record of operations.
     pub control: &'a C,
     /// The queue.
     pub queue: &'a Q,
@@ -116,8 +121,9 @@ pub struct Redrive<'a, L, C, Q, D, S, T> {
     pub by: Correlation,
 }
 
-impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_, L, C, Q, D, S, T> {
-    /// Does what an event asks for. Bad input is an answer, not an error.
+impl<L: Ledger, C: Control + Operations, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_, L, C, Q, D, S, T> {
+    /// Does what an event asks for; an operator's write between two writes of its record. Bad input is an answer, not an
+    /// error, and is not recorded.
     ///
     /// # Errors
     /// [`FlowError`] if a table, the scheduler or the database's time cannot be had: the same event may be sent again.
@@ -140,7 +146,9 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
             Err(errors) => Ok(Response::refused(errors)),
         }
     }
+}
 
+impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_, L, C, Q, D, S, T> {
     /// Plans a slice that comes soon, under a number that no earlier plan of the run has used. Says whether it worked: the
     /// chain of slices may be alive all the same.
     async fn nudge(&self, run: &Run, at: Timestamp) -> bool {

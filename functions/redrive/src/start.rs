@@ -1,26 +1,44 @@
 //! I start a run: only what is complete, moves something, keeps to the caps, and takes no row from another active run.
 
-use punctual_core::destination::FieldError;
-use punctual_core::id::RunId;
-use punctual_core::ports::{Control, Ledger, Letters, Queue, Slices, Stored, Time};
+use std::collections::BTreeMap;
+
+use punctual_core::destination::{Destination, FieldError};
+use punctual_core::id::{DestinationId, RunId};
+use punctual_core::ports::{Control, Ledger, Letters, Operations, Queue, Slices, Stored, Time};
 use punctual_core::redrive::selection::MOST_IDS;
 use punctual_core::redrive::{Order, Run, SkipReason, Totals};
 use punctual_flows::FlowError;
 
+use crate::input::signed_order;
 use crate::plan::{Plan, unregistered};
 use crate::status::RunView;
 use crate::text::counts;
 use crate::{LEAD, Redrive, Response};
 
-impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_, L, C, Q, D, S, T> {
+impl<L: Ledger, C: Control + Operations, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_, L, C, Q, D, S, T> {
     pub(crate) async fn start(&self, order: Order) -> Result<Response, FlowError> {
         let destinations = self.destinations().await?;
         let mut problems = order.problems(self.time.now()?.hi);
+        let readable = problems.is_empty();
         problems.extend(unregistered(&order.selection, &destinations));
+        if !readable {
+            return Ok(Response::refused(problems));
+        }
+        self.recorded(signed_order(&order), self.begin(order, problems, &destinations)).await
+    }
+}
+
+impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_, L, C, Q, D, S, T> {
+    async fn begin(
+        &self,
+        order: Order,
+        problems: Vec<FieldError>,
+        destinations: &BTreeMap<DestinationId, Destination>,
+    ) -> Result<Response, FlowError> {
         if !problems.is_empty() {
             return Ok(Response::refused(problems));
         }
-        let plan = self.survey(&order, Some(order.rate_per_second), &destinations).await?;
+        let plan = self.survey(&order, Some(order.rate_per_second), destinations).await?;
         let problems = objections(&plan, &order);
         if !problems.is_empty() {
             return Ok(Response { plan: Some(plan), ..Response::refused(problems) });

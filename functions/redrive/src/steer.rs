@@ -1,11 +1,13 @@
-//! I steer runs: abort, resume, freeze, unfreeze. Each write is versioned or a whole row, and says who and why.
+//! I steer runs: abort, resume, freeze, unfreeze. Each write is versioned or a whole row, says who, why and on what evidence,
+//! and is recorded.
 
 use punctual_core::destination::Change;
-use punctual_core::ports::{Control, Ledger, Letters, Queue, Slices, Stored, Time};
+use punctual_core::ports::{Control, Ledger, Letters, Operations, Queue, Slices, Stored, Time};
 use punctual_core::redrive::{Phase, Run};
 use punctual_flows::FlowError;
 
 use crate::input::{OnAll, OnRun};
+use crate::record::NOTHING;
 use crate::start::overlapping;
 use crate::status::{RunView, is_late, lines};
 use crate::{LEAD, Redrive, Response};
@@ -13,19 +15,43 @@ use crate::{LEAD, Redrive, Response};
 /// A slice may write in between so often before the operator is asked to try again.
 const MOST_TRIES: usize = 8;
 
-impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_, L, C, Q, D, S, T> {
+impl<L: Ledger, C: Control + Operations, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_, L, C, Q, D, S, T> {
     pub(crate) async fn abort(&self, input: OnRun) -> Result<Response, FlowError> {
+        let read = self.control.run(&input.run_id).await?;
+        self.recorded(input.signed(), self.end(&input, read)).await
+    }
+
+    pub(crate) async fn resume(&self, input: OnRun) -> Result<Response, FlowError> {
+        let read = self.control.run(&input.run_id).await?;
+        self.recorded(input.signed(), self.go_on(&input, read)).await
+    }
+
+    pub(crate) async fn freeze(&self, input: OnAll) -> Result<Response, FlowError> {
+        let frozen = self.control.freeze().await?;
+        self.recorded(input.signed(), self.stop_all(&input, frozen)).await
+    }
+
+    pub(crate) async fn unfreeze(&self, input: OnAll) -> Result<Response, FlowError> {
+        let frozen = self.control.freeze().await?;
+        self.recorded(input.signed(), self.let_all_go_on(&input, frozen)).await
+    }
+}
+
+impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_, L, C, Q, D, S, T> {
+    /// Ends the run as it was read, and reads it again if a slice has written since.
+    async fn end(&self, input: &OnRun, mut read: Option<Run>) -> Result<Response, FlowError> {
         for _ in 0..MOST_TRIES {
-            let Some(run) = self.control.run(&input.run_id).await? else { return Ok(Response::unknown_run()) };
+            let Some(run) = read else { return Ok(Response::unknown_run()) };
             let now = self.time.now()?;
             let Ok(mut aborted) = run.abort(&input.by, &input.why, now.lo) else {
                 return match run.phase {
-                    Phase::Aborted => self.told("Nothing was done: it was aborted already.".to_owned(), run).await,
+                    Phase::Aborted => self.told(format!("{NOTHING}it was aborted already."), run).await,
                     phase => Ok(Response::wrong("refused", "run_id", format!("a run that is not {phase}"))),
                 };
             };
             aborted.counters.left.clear();
             if self.control.put_run(&aborted, run.version).await? == Stored::Conflict {
+                read = self.control.run(&input.run_id).await?;
                 continue;
             }
             let did = "Aborted: nothing more is moved. What was moved already goes on by itself; cancel, hold or pause stops it.";
@@ -37,13 +63,14 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
         Ok(busy())
     }
 
-    pub(crate) async fn resume(&self, input: OnRun) -> Result<Response, FlowError> {
+    /// The same for a run that shall go on.
+    async fn go_on(&self, input: &OnRun, mut read: Option<Run>) -> Result<Response, FlowError> {
         for _ in 0..MOST_TRIES {
-            let Some(run) = self.control.run(&input.run_id).await? else { return Ok(Response::unknown_run()) };
+            let Some(run) = read else { return Ok(Response::unknown_run()) };
             let now = self.time.now()?;
             if run.phase.is_active() {
                 if !is_late(&run, now.lo, self.interval) {
-                    return self.told("Nothing was done: it is active.".to_owned(), run).await;
+                    return self.told(format!("{NOTHING}it is active."), run).await;
                 }
                 let planned = self.nudge(&run, now.hi.plus(LEAD)).await;
                 return self.told_with("Its slices had stopped coming; another one is planned.".to_owned(), run, planned).await;
@@ -61,6 +88,7 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
             resumed.next_slice_at = Some(now.hi.plus(LEAD));
             resumed.last_error = None;
             if self.control.put_run(&resumed, run.version).await? == Stored::Conflict {
+                read = self.control.run(&input.run_id).await?;
                 continue;
             }
             let others = self.overlapping(&run).await?;
@@ -94,21 +122,21 @@ impl<L: Ledger, C: Control, Q: Queue, D: Letters, S: Slices, T: Time> Redrive<'_
         Ok(())
     }
 
-    pub(crate) async fn freeze(&self, input: OnAll) -> Result<Response, FlowError> {
-        if let Some(frozen) = self.control.freeze().await? {
-            let text = format!("Nothing was done: {} has frozen it already since {}.", frozen.by, frozen.at);
+    async fn stop_all(&self, input: &OnAll, frozen: Option<Change>) -> Result<Response, FlowError> {
+        if let Some(frozen) = frozen {
+            let text = format!("{NOTHING}{} has frozen it already since {}.", frozen.by, frozen.at);
             return Ok(Response { frozen: Some(frozen), ..Response::answered(vec![text]) });
         }
-        let frozen = Change { at: self.time.now()?.lo, by: input.by, why: input.why };
+        let frozen = Change { at: self.time.now()?.lo, by: input.by.clone(), why: input.why.clone() };
         self.control.put_freeze(Some(&frozen)).await?;
         let text = "All redriving is frozen: no run moves a row or deletes a letter until it is unfrozen. What was moved already \
                     goes on by itself; cancel, hold or pause stops it.";
         Ok(Response { frozen: Some(frozen), ..Response::answered(vec![text.to_owned()]) })
     }
 
-    pub(crate) async fn unfreeze(&self, input: OnAll) -> Result<Response, FlowError> {
-        let Some(frozen) = self.control.freeze().await? else {
-            return Ok(Response::answered(vec!["Nothing was done: nothing was frozen.".to_owned()]));
+    async fn let_all_go_on(&self, input: &OnAll, frozen: Option<Change>) -> Result<Response, FlowError> {
+        let Some(frozen) = frozen else {
+            return Ok(Response::answered(vec![format!("{NOTHING}nothing was frozen.")]));
         };
         self.control.put_freeze(None).await?;
         tracing::info!(by = %self.by, who = %input.by, why = %input.why, "redriving is unfrozen");

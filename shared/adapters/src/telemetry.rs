@@ -17,9 +17,9 @@ pub mod metric {
     pub const DISPATCH_HEARTBEAT: &str = "DispatchHeartbeat";
     /// Dispatch and monitor: seconds that the oldest due row has been waiting in the ledger, of destinations that may be called.
     pub const OLDEST_OVERDUE_SECONDS: &str = "OldestOverdueSeconds";
-    /// Dispatch and deliver: rows that became expired.
+    /// Dispatch and deliver: rows that became expired, those among dispatch's that an operator's release of a lease has ended.
     pub const EXPIRED: &str = "Expired";
-    /// Dispatch and deliver: rows that became dead.
+    /// Dispatch and deliver: rows that became dead, those among dispatch's that an operator's release of a lease has ended.
     pub const DEAD: &str = "Dead";
     /// Dispatch and monitor: dead rows whose deadline is still reachable.
     pub const DEAD_REACHABLE: &str = "DeadReachable";
@@ -31,7 +31,7 @@ pub mod metric {
     pub const RESCUED: &str = "Rescued";
     /// Dispatch: rows whose message was overdue, published once more.
     pub const MESSAGES_OVERDUE: &str = "MessagesOverdue";
-    /// Dispatch and deliver: rows taken back from leases that had ended.
+    /// Dispatch and deliver: rows taken back from leases that had ended, by an operator's release among dispatch's.
     pub const LEASES_ENDED: &str = "LeasesEnded";
     /// Dispatch and deliver: messages sent to the dead letters.
     pub const DEAD_LETTERS_SENT: &str = "DeadLettersSent";
@@ -147,6 +147,8 @@ pub mod metric {
 
     /// What redrive emits in every slice that did anything.
     pub const OF_REDRIVE: &[&str] = &[REDRIVEN, LETTERS_SWEPT, REDRIVE_STOPPED, REDRIVE_DONE];
+    /// What operate emits for a lease that it has taken back, as dispatch would have for it: of [`OF_DISPATCH`].
+    pub const OF_OPERATE: &[&str] = &[EXPIRED, DEAD, LEASES_ENDED];
     /// What monitor emits in every run.
     pub const OF_MONITOR: &[&str] = &[
         MONITOR_HEARTBEAT,

@@ -66,6 +66,20 @@ pub fn strict<T: DeserializeOwned>(value: &RawValue, base: &str) -> Result<T, Fi
     })
 }
 
+/// Checks who asks for a write, why, and on what evidence.
+///
+/// # Errors
+/// A [`FieldError`] for each of them that is blank or too long.
+pub fn signed(by: &str, why: &str, evidence: &str) -> Result<(), Vec<FieldError>> {
+    let mut errors = Vec::new();
+    for (field, value, max) in [("by", by, 64), ("why", why, 256), ("evidence", evidence, 256)] {
+        if value.trim().is_empty() || value.chars().count() > max {
+            errors.push(FieldError::new("out_of_bounds", field, format!("1 to {max} characters")));
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
 fn join(left: &str, right: &str) -> String {
     if left.is_empty() || right.starts_with('[') { format!("{left}{right}") } else { format!("{left}.{right}") }
 }

@@ -2,14 +2,15 @@
 //!
 //! I know no AWS, no clock, no environment and no runtime; functions never import each other, so what two of them do
 //! is here: releasing rows to the queue ([`release`]), taking back and moving deliveries ([`recall`]), burying dead
-//! work ([`bury`]), guarded writes ([`guarded`]), what a schedule sends ([`tick`]). The
-//! boundaries at which a drill may kill the process are [`fault`] points.
+//! work ([`bury`]), guarded writes ([`guarded`]), what a schedule sends ([`tick`]), the record of what operators do
+//! ([`record`]). The boundaries at which a drill may kill the process are [`fault`] points.
 
 pub mod bury;
 pub mod fault;
 pub mod guarded;
 pub mod input;
 pub mod recall;
+pub mod record;
 pub mod release;
 pub mod tick;
 

@@ -1,16 +1,45 @@
-//! I am an operator of the stage: I pause, hold and cancel as the function operate does, with the same transitions.
+//! I am an operator of the stage: I pause, hold and cancel as the function operate does, with the same transitions, and I can
+//! ask the shipped function itself.
 
 use anyhow::{Context as _, Result, ensure};
+use punctual_adapters::memory::MemoryTicks;
 use punctual_core::clock::Now;
 use punctual_core::delivery::{Cancel, Delivery, Hold};
-use punctual_core::destination::{Change, Destination, Pause};
+use punctual_core::destination::{Change, Destination, Pause, StageRules};
 use punctual_core::id::{DeliveryId, DestinationId};
 use punctual_core::ports::{Control as _, Ledger as _, Stored, Written};
 use punctual_core::transition::{self, Stamp, Transition};
+use punctual_operate::metrics::{COUNTED_AS, metrics};
+use punctual_operate::{Operate, Response};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::stage::Stage;
+use super::stage::{STAGE, Stage};
 
 impl Stage {
+    /// Sends the shipped operate a test event, and notes what it emits.
+    ///
+    /// # Errors
+    /// If the function fails.
+    pub async fn operate(&mut self, event: &Value) -> Result<Response> {
+        self.time.begin_invocation();
+        let rules = StageRules { allow_local: false, secret_prefix: "punctual/dev/".into() };
+        let operate = Operate {
+            ledger: &self.world.ledger(),
+            control: &self.world.control(),
+            ticks: &MemoryTicks::default(),
+            time: &self.time,
+            rules: &rules,
+            margin: self.world.margin,
+            by: self.by()?,
+        };
+        let response = operate.handle(&RawValue::from_string(event.to_string())?).await?;
+        if let Some(values) = metrics(&response) {
+            self.stream.note_all(STAGE, COUNTED_AS, self.time.instant(), &values);
+        }
+        Ok(response)
+    }
+
     /// Pauses a destination.
     ///
     /// # Errors

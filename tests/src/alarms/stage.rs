@@ -34,7 +34,7 @@ use crate::bench::world::World;
 use crate::environment::{HandTime, OneSecret};
 
 /// The name of the stage.
-const STAGE: &str = "dev";
+pub(super) const STAGE: &str = "dev";
 const MINUTE: Duration = Duration::from_secs(60);
 /// How often deliver is handed what can be received.
 const POLL: Duration = Duration::from_secs(6);
@@ -79,7 +79,7 @@ pub struct Stage {
     stored: u32,
     /// When dispatch and monitor come to their ends in their minutes.
     ends_at: (Duration, Duration),
-    stream: Stream,
+    pub(super) stream: Stream,
     alarms: BTreeMap<String, Alarm>,
     states: BTreeMap<String, State>,
 }

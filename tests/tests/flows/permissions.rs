@@ -54,10 +54,10 @@ async fn redrive(world: &World, id: &DeliveryId) {
     }))
     .await["run"]["run"]["id"]
         .clone();
-    ask(json!({"action": "freeze", "by": "ann", "why": "test"})).await;
+    ask(json!({"action": "freeze", "by": "ann", "why": "test", "evidence": "INC-7"})).await;
     let idle = ask(json!({"action": "slice", "run_id": run, "slice": 1})).await;
     assert!(idle["slice"]["idle"].as_str().unwrap().contains("frozen"), "{idle}");
-    ask(json!({"action": "unfreeze", "by": "ann", "why": "test"})).await;
+    ask(json!({"action": "unfreeze", "by": "ann", "why": "test", "evidence": "INC-7"})).await;
     let moved = ask(json!({"action": "slice", "run_id": run, "slice": 1})).await;
     assert_eq!((number(&moved["slice"]["moved"]), number(&moved["slice"]["released"]["published"])), (1, 1), "{moved}");
     let row = world.settled(std::slice::from_ref(id)).await.remove(0);
@@ -192,7 +192,13 @@ async fn whole_flow(template: String) {
     for state in ["dead", "scheduled"] {
         console.do_it("inspect", &json!({"action": "list", "state": state})).await.unwrap();
     }
-    console.do_it("inspect", &json!({"action": "operations"})).await.unwrap();
+    let told = console.do_it("inspect", &json!({"action": "operations"})).await.unwrap();
+    let of_redrive =
+        |action: &str| told["operations"].as_array().unwrap().iter().find(|one| one["action"] == action).cloned().unwrap();
+    for action in ["start", "freeze", "unfreeze"] {
+        let one = of_redrive(action);
+        assert_eq!((&one["by"], &one["evidence"], &one["outcome"]), (&json!("ann"), &json!("INC-7"), &json!("done")), "{one}");
+    }
     console.explain(ids[0].as_str()).await.unwrap();
     console.do_it("inspect", &json!({"action": "capacity"})).await.unwrap();
     let canary = json!({"action": "canary", "destination_id": "fine", "run": "one"});

@@ -59,6 +59,13 @@ pub(crate) fn written_by(function: &str) -> Vec<&'static str> {
     }
 }
 
+/// Operate counts on dispatch's account: what it writes there must be what dispatch writes.
+#[test]
+fn a_released_lease_is_counted_as_dispatch_counts_one() {
+    let written = written_by(punctual_operate::metrics::COUNTED_AS);
+    assert!(metric::OF_OPERATE.iter().all(|name| written.contains(name)), "{written:?}");
+}
+
 fn all() -> BTreeMap<String, Value> {
     resources_of(&observability(), "AWS::CloudWatch::Alarm")
         .into_iter()

@@ -12,13 +12,14 @@ use punctual_core::destination::{Change, Destination};
 use punctual_core::figures::Heartbeat;
 use punctual_core::id::{CalendarId, Content, DeliveryId, DestinationId, MessageId, Reference, RunId};
 use punctual_core::limiter::{Key, Move, Moved};
+use punctual_core::operation::{Operation, OperationPage, OperationPlace};
 use punctual_core::ports::{
-    Acquired, Control, Created, Cursor, EndedPage, EndedQuery, Ledger, Letter, Letters, Outgoing, Partition, PortError, Queue,
-    RunPage, ShadowPage, ShadowQuery, Slices, Stored, WakePage, WakeQuery, Watched, Written,
+    Acquired, Control, Created, Cursor, EndedPage, EndedQuery, Ledger, Letter, Letters, Operations, Outgoing, Partition,
+    PortError, Queue, RunPage, ShadowPage, ShadowQuery, Slices, Stored, WakePage, WakeQuery, Watched, Written,
 };
 use punctual_core::redrive::Run;
 use punctual_core::rejections::Rejections;
-use punctual_core::settings::Settings;
+use punctual_core::settings::{Settings, Switch};
 use punctual_core::shadow::ShadowEntry;
 use punctual_core::time::Timestamp;
 use punctual_core::transition::Transition;
@@ -176,6 +177,18 @@ impl<P: Control> Control for Fused<'_, P> {
     }
     async fn shadow_entries(&self, query: &ShadowQuery) -> Result<ShadowPage, PortError> {
         self.port.shadow_entries(query).await
+    }
+}
+
+impl<P: Operations> Operations for Fused<'_, P> {
+    async fn switch(&self, switch: Switch) -> Result<(), PortError> {
+        self.fuse.effect(self.port.switch(switch)).await
+    }
+    async fn record(&self, operation: &Operation) -> Result<(), PortError> {
+        self.fuse.effect(self.port.record(operation)).await
+    }
+    async fn operations(&self, start: Option<&OperationPlace>, limit: u32) -> Result<OperationPage, PortError> {
+        self.port.operations(start, limit).await
     }
 }
 

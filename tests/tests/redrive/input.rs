@@ -91,7 +91,7 @@ fn a_bad_start_is_refused_with_its_field_and_starts_nothing() {
 #[test]
 fn a_run_that_nobody_started_is_unknown_and_an_action_too() {
     let mut stage = some_dead(json!({}));
-    let by = json!({"by": "ann", "why": "test"});
+    let by = json!({"by": "ann", "why": "test", "evidence": "INC-8"});
     for (action, more) in [("status", json!({})), ("abort", by.clone()), ("resume", by), ("slice", json!({"slice": 1}))] {
         let mut event = json!({"action": action, "run_id": "run_20270104-030000-none"});
         event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -103,6 +103,9 @@ fn a_run_that_nobody_started_is_unknown_and_an_action_too() {
         (json!({"action": "status", "run_id": "a b"}), "invalid_field", "run_id"),
         (json!({"action": "abort", "run_id": "run_a", "by": "", "why": "x"}), "out_of_bounds", "by"),
         (json!({"action": "freeze", "by": "ann"}), "missing_field", "why"),
+        (json!({"action": "abort", "run_id": "run_a", "by": "ann", "why": "x", "evidence": " "}), "out_of_bounds", "evidence"),
+        (json!({"action": "unfreeze", "by": "ann", "why": "x", "evidence": "e".repeat(257)}), "out_of_bounds", "evidence"),
+        (json!({"action": "freeze", "by": "ann", "why": "x", "evidence": 7}), "invalid_field", "evidence"),
         (json!({"action": "slice", "run_id": "run_a"}), "missing_field", "slice"),
         (json!({"action": "plan"}), "missing_field", "selection"),
         (
@@ -148,7 +151,7 @@ fn two_active_runs_never_share_a_row() {
     assert!(second.errors[0].message.contains(&first), "{:?}", second.errors);
     let plan = stage.ask(json!({"action": "plan", "selection": {"reasons": ["rejected"]}})).plan.unwrap();
     assert_eq!(plan.overlapping.iter().map(|id| id.to_string()).collect::<Vec<_>>(), std::slice::from_ref(&first));
-    let end = json!({"action": "abort", "run_id": first, "by": "ann", "why": "the other one"});
+    let end = json!({"action": "abort", "run_id": first, "by": "ann", "why": "the other one", "evidence": "INC-8"});
     assert!(stage.ask(end).ok);
     stage.pass(Duration::from_secs(2));
     assert!(stage.ask(order(json!({"reasons": ["rejected"]}), json!({"canary_size": 2}))).ok);

@@ -159,7 +159,8 @@ fn a_run_against_a_receiver_that_is_not_mended_stops_in_its_canary() {
 
     // Mended and resumed: a canary of rows that it has not moved yet, then the others; those that died again stay.
     stage.answer("erp", 200);
-    let resumed = stage.ask(json!({"action": "resume", "run_id": id, "by": "ann", "why": "mended at 04:00"}));
+    let resumed =
+        stage.ask(json!({"action": "resume", "run_id": id, "by": "ann", "why": "mended at 04:00", "evidence": "INC-8"}));
     assert_eq!(run_id(&resumed), id);
     let run = stage.until_over(&id);
     assert_eq!((run.phase, run.counters.moved), (Phase::Done, 250));
