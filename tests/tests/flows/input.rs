@@ -37,13 +37,16 @@ async fn schedule_names_what_is_wrong_and_takes_the_good_neighbours() {
         one["payload"]["text"] = json!(PRIVATE);
         one
     };
+    // Each is another reminder: of two with one identity the second would be refused for that.
+    let count = std::cell::Cell::new(900);
+    let next = || count.replace(count.get() + 1);
     let but = |change: Value| {
-        let mut one = good(900);
+        let mut one = good(next());
         one.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         one
     };
     let without = |field: &str| {
-        let mut one = good(900);
+        let mut one = good(next());
         one.as_object_mut().unwrap().remove(field);
         one
     };
