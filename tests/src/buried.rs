@@ -57,7 +57,7 @@ fn died(row: &Delivery, reason: Reason, at: Timestamp) -> Result<Delivery> {
         ..row.clone()
     };
     let by = Correlation::new("before")?;
-    dead.history.push(HistoryEntry { at, state: State::Dead, attempt: Some(attempts), reason: Some(reason), by, from: None });
+    dead.history.push(HistoryEntry { at, state: State::Dead, attempt: Some(attempts), reason: Some(reason), by });
     Ok(dead)
 }
 

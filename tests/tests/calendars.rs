@@ -106,6 +106,9 @@ async fn a_calendar_is_versioned_and_the_same_again_is_nothing() {
     assert_eq!((outdated.errors[0].code, outdated.errors[0].field.as_str()), ("conflict", "expected_version"));
     let replaced = world.put("Europe/Paris", Some(1)).await;
     assert_eq!(replaced.version, Some(2));
+    // Its answer was lost, and it is sent again.
+    let again = world.put("Europe/Paris", Some(1)).await;
+    assert_eq!((again.ok, again.version, again.did.as_str()), (true, Some(2), "nothing: uk is so already"));
     assert!(replaced.did.ends_with("reminders that are stored keep their instants: reschedule moves them"), "{replaced:?}");
     let wrong = world.put("Europe/Atlantis", None).await;
     assert_eq!((wrong.errors[0].code, wrong.errors[0].field.as_str()), ("unknown_time_zone", "calendar.time_zone"));

@@ -78,7 +78,7 @@ fn row(destination: &str, n: i64, state: State, reason: Option<Reason>) -> Deliv
         id,
     };
     let mut row = Delivery { state, reason, ..Delivery::new(new, at(0), by()) };
-    row.history.push(HistoryEntry { at: at(n), state, attempt: None, reason, by: by(), from: None });
+    row.history.push(HistoryEntry { at: at(n), state, attempt: None, reason, by: by() });
     match state {
         State::Queued => {
             row.held_until = Some(at(n));

@@ -173,6 +173,12 @@ async fn a_call_takes_each_reminder_once_whatever_the_second_one_says() {
         duplicate(6, 4),
         (7, "duplicate", key.into(), "each key once; reminders[4] has it already".into()),
     ];
+    // What may not be stored now takes no name away: the corrected one after it counts.
+    let past = json!({"deliver_after": "2026-11-01T09:00:00Z", "deliver_by": "2026-11-01T10:00:00Z"});
+    let world = World::new().await;
+    let corrected = world.at("2026-12-01T09:00:00Z", &[reminder("a", &past), reminder("a", &json!({}))]).await;
+    assert_eq!(corrected.results[1].answer, Answer::Created, "{corrected:?}");
+    assert_eq!(world.ledger.rows().len(), 1);
     for action in ["preview", "schedule"] {
         let world = World::new().await;
         let response = world.send("2026-12-01T09:00:00Z", &json!({"action": action, "reminders": file})).await;

@@ -210,6 +210,12 @@ impl<L: Ledger, C: Control, Q: Queue, D: DeadLetters, S: Secrets, W: Webhook, T:
                         ForDeliver::Exhausted => tally.dead += 1,
                         _ => {}
                     }
+                    if row.owes_dead_letter() {
+                        // This invocation has recorded the death: nobody else sends its letter for now.
+                        bury(self.ledger, self.dead_letters, self.time, row, &self.by).await?;
+                        tally.buried += 1;
+                        return Ok(Disposition::Acknowledge);
+                    }
                 }
             }
         }

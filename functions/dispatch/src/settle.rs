@@ -86,6 +86,12 @@ impl<L: Ledger, Q: Queue, D: DeadLetters, T: Time> Settler<'_, L, Q, D, T> {
                 Written::Done => {
                     count(&transition, decision, now, summary);
                     row = transition.after;
+                    if row.owes_dead_letter() {
+                        // This run has recorded the death: nobody else sends its letter for now.
+                        bury(ledger, self.dead_letters, time, row, by).await?;
+                        summary.buried += 1;
+                        return Ok(None);
+                    }
                     if matches!(decision, ForDispatch::Claim | ForDispatch::Rescue) {
                         return Ok(Some(row));
                     }

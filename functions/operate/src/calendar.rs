@@ -23,6 +23,10 @@ impl<L: Ledger, C: Control, K, T: Time> Operate<'_, L, C, K, T> {
         }
         let stored = self.stored_calendar(&input.calendar_id).await?;
         let version = stored.as_ref().map_or(0, |stored| stored.version);
+        if stored.as_ref().is_some_and(|stored| stored.spec == spec) {
+            // The same again, whatever version it expects: its first answer may have been lost.
+            return Ok(Response::done(format!("nothing: {} is so already", input.calendar_id), version));
+        }
         if let Some(problem) = outdated(input.expected_version, version) {
             return Ok(Response::refused(vec![problem]));
         }
@@ -30,9 +34,6 @@ impl<L: Ledger, C: Control, K, T: Time> Operate<'_, L, C, K, T> {
             let did = format!("registered calendar {}; zone data {}", input.calendar_id, zone_data());
             return self.store_calendar((input.calendar_id, spec, version), (input.by, input.why), did, Vec::new()).await;
         };
-        if stored.spec == spec {
-            return Ok(Response::done(format!("nothing: {} is so already", input.calendar_id), version));
-        }
         if input.expected_version.is_none() {
             let right =
                 format!("the stored version, {version}; its days that this calendar leaves out go, imported holidays too");

@@ -14,7 +14,8 @@ pub(crate) fn twice(items: &str, i: usize, first: usize) -> FieldError {
 }
 
 /// Refuses a reminder that one before it is already: by its id, by what it is (migrated or not), or by its key. One whose
-/// form is wrong is none: nothing is asked of the ledger for it.
+/// form is wrong is none: nothing is asked of the ledger for it. One that may not be stored now takes no name away either: it is
+/// only looked up, and a corrected one after it counts.
 pub(crate) fn reminders(checked: Vec<Result<Checked, Wrong>>) -> Vec<Result<Checked, Wrong>> {
     let mut ids: BTreeMap<DeliveryId, usize> = BTreeMap::new();
     let mut keys: BTreeMap<IdempotencyKey, usize> = BTreeMap::new();
@@ -29,8 +30,10 @@ pub(crate) fn reminders(checked: Vec<Result<Checked, Wrong>>) -> Vec<Result<Chec
             let right = format!("each key once; reminders[{first}] has it already");
             return Err((vec![FieldError::new("duplicate", field, right)], Vec::new()));
         }
-        ids.extend(names.map(|name| (name, i)));
-        keys.insert(one.row.idempotency_key.clone(), i);
+        if !one.is_blocked() {
+            ids.extend(names.map(|name| (name, i)));
+            keys.insert(one.row.idempotency_key.clone(), i);
+        }
         Ok(one)
     };
     checked.into_iter().enumerate().map(&mut once).collect()

@@ -71,6 +71,9 @@ pub struct ItemResult {
     /// The deadline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deliver_by: Option<Timestamp>,
+    /// An operator has frozen it: nothing is sent until it is released. Absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
     /// The rule, calendar version and zone data that chose these instants; absent if they were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
@@ -121,6 +124,7 @@ impl ItemResult {
             state: None,
             deliver_after: None,
             deliver_by: None,
+            held: false,
             rule: None,
             next_attempt_at: None,
             steps: Vec::new(),
@@ -140,6 +144,7 @@ impl ItemResult {
             state: Some(row.state),
             deliver_after: Some(row.deliver_after),
             deliver_by: Some(row.deliver_by),
+            held: row.hold.is_some(),
             rule: row.rule.clone(),
             row: Some(row),
             ..Self::of(answer)
@@ -194,7 +199,7 @@ impl ItemResult {
             Why::AlreadyCancelled => Answer::AlreadyCancelled,
             Why::AttemptsExhausted { .. } => Answer::AttemptsExhausted,
             Why::NeedsReview { .. } => Answer::NeedsReview,
-            Why::TooLate { .. } | Why::Waits { .. } | Why::Refused { .. } => Answer::Invalid,
+            Why::TooLate { .. } | Why::Waits { .. } | Why::NoPayload | Why::Refused { .. } => Answer::Invalid,
         };
         let in_flight = if let Why::InFlight { attempt, .. } = why { Some(*attempt) } else { None };
         let errors = vec![FieldError::new(why.code(), field, why.to_string())];

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use punctual_core::calendar::Calendar;
 use punctual_core::calendar::due::{DueInput, DueRule};
-use punctual_core::calendar::{Calendar, zone_data};
 use punctual_core::clock::Now;
 use punctual_core::delivery::Instants;
 use punctual_core::destination::FieldError;
@@ -123,7 +123,7 @@ fn by_rule(rule: &DueRule, by: Option<Timestamp>, field: &str, calendars: &Calen
     match rule.window(calendar, by) {
         Ok(window) => Due {
             instants: window.deliver_by.map(|deliver_by| Instants { deliver_after: window.deliver_after, deliver_by }),
-            rule: Some(format!("{rule} (calendar version {version}, zones {})", zone_data())),
+            rule: Some(rule.noted(*version)),
             steps: window.steps.iter().map(ToString::to_string).collect(),
             blocked: Vec::new(),
         },

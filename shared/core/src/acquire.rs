@@ -126,7 +126,7 @@ impl Claim {
     /// A claim into `state`; its line of history is dated with what is certain of `now`.
     #[must_use]
     pub fn new(state: State, claimer: Claimer, attempt: Option<u32>, now: Now) -> Self {
-        let entry = HistoryEntry { at: now.lo, state, attempt, reason: None, by: claimer.by, from: None };
+        let entry = HistoryEntry { at: now.lo, state, attempt, reason: None, by: claimer.by };
         Self { state, owner: claimer.owner, until: claimer.until, entry, shadow: false }
     }
 

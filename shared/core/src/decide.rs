@@ -17,7 +17,8 @@ use crate::time::Timestamp;
 pub enum ForDeliver {
     /// Take it for one attempt.
     Claim,
-    /// Terminal, or dead with its dead letter sent: no call; acknowledge the message.
+    /// Terminal, or dead and its dead letter sent, or about to be by whoever has recorded the death: no call; acknowledge the
+    /// message.
     Suppress,
     /// Dead or expired, and the dead letter is still owed: send it, then acknowledge.
     Bury,
@@ -51,7 +52,7 @@ pub enum Barrier {
 pub fn for_deliver(row: &Delivery, now: Now, margin: Duration, barrier: Barrier, attempts: u32) -> ForDeliver {
     match row.state {
         State::Delivered | State::Cancelled | State::Shadowed => ForDeliver::Suppress,
-        State::Dead | State::Expired if row.owes_dead_letter() => ForDeliver::Bury,
+        State::Dead | State::Expired if owes_letter(row, now) => ForDeliver::Bury,
         State::Dead | State::Expired => ForDeliver::Suppress,
         State::Scheduled => ForDeliver::Stale,
         State::Delivering => match row.lease_until {
@@ -77,6 +78,11 @@ pub fn for_deliver(row: &Delivery, now: Now, margin: Duration, barrier: Barrier,
             }
         }
     }
+}
+
+/// Whether its dead letter is owed by whoever meets it. For a moment after the death it is owed by whoever has recorded that.
+fn owes_letter(row: &Delivery, now: Now) -> bool {
+    row.owes_dead_letter() && row.held_until.is_none_or(|end| now.reached(end))
 }
 
 /// What dispatch does with a row.
@@ -137,7 +143,7 @@ pub fn for_dispatch(row: &Delivery, now: Now, due_by: Timestamp, margin: Duratio
     let live = row.lease_may_be_live(now);
     match row.state {
         State::Delivered | State::Cancelled | State::Shadowed => ForDispatch::Nothing,
-        State::Dead | State::Expired if row.owes_dead_letter() => ForDispatch::Bury,
+        State::Dead | State::Expired if owes_letter(row, now) => ForDispatch::Bury,
         State::Dead | State::Expired => ForDispatch::Nothing,
         State::Delivering if live => ForDispatch::Outstanding,
         State::Delivering => ForDispatch::CloseUnknown,
@@ -162,5 +168,52 @@ pub fn for_dispatch(row: &Delivery, now: Now, due_by: Timestamp, margin: Duratio
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::NewDelivery;
+    use crate::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, Reference};
+    use crate::transition::{self, Stamp};
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(1_796_115_600_000 + seconds * 1_000)
+    }
+
+    fn stamp(seconds: i64) -> Stamp {
+        Stamp { now: Now::exactly(at(seconds)), by: Correlation::new("op").expect("a token") }
+    }
+
+    #[test]
+    fn for_a_moment_a_letter_is_owed_by_whoever_has_recorded_the_death_alone() {
+        let id = DeliveryId::new("dlv_x").expect("an id");
+        let new = NewDelivery {
+            idempotency_key: IdempotencyKey::from(&id),
+            reference: Reference::new("c-1").expect("a reference"),
+            destination: DestinationId::new("crm").expect("a destination"),
+            shard: 0,
+            content: Content::new("abc").expect("a hash"),
+            deliver_after: at(0),
+            deliver_by: at(600),
+            id,
+        };
+        let row = Delivery::new(new, at(0), stamp(0).by);
+        let margin = Duration::from_secs(10);
+        let dead = transition::dead_without_attempt(&row, Reason::UnknownDestination, &stamp(100)).expect("allowed").after;
+        let decided = |row: &Delivery, seconds| {
+            let now = Now::exactly(at(seconds));
+            let dispatch = for_dispatch(row, now, at(seconds + 150), margin, Duration::from_secs(60));
+            (dispatch, for_deliver(row, now, margin, Barrier::None, 10))
+        };
+        for seconds in [100, 104] {
+            assert_eq!(decided(&dead, seconds), (ForDispatch::Nothing, ForDeliver::Suppress), "{seconds}");
+        }
+        assert_eq!(decided(&dead, 105), (ForDispatch::Bury, ForDeliver::Bury));
+        // Somebody still looks then.
+        assert_eq!((dead.wake_at, dead.held_until), (Some(at(0)), Some(at(105))));
+        let sent = transition::dead_letter_sent(&dead, &stamp(101)).expect("allowed").after;
+        assert_eq!(decided(&sent, 105), (ForDispatch::Nothing, ForDeliver::Suppress));
     }
 }

@@ -12,6 +12,7 @@ use crate::history::HistoryEntry;
 use crate::id::{
     Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, IdentityParts, MessageId, Owner, Reference, RunId,
 };
+use crate::moved::Moved;
 use crate::reason::Reason;
 use crate::redrive::Redrive;
 use crate::state::State;
@@ -145,6 +146,8 @@ pub struct Delivery {
     pub dlq_sent: u32,
     /// Every return from the dead that granted attempts, oldest first.
     pub redrives: Vec<Redrive>,
+    /// Its moves to other instants, in order.
+    pub moves: Vec<Moved>,
     /// Every transition, oldest first.
     pub history: Vec<HistoryEntry>,
 }
@@ -225,7 +228,8 @@ impl Delivery {
             death: 0,
             dlq_sent: 0,
             redrives: Vec::new(),
-            history: vec![HistoryEntry { at, state: State::Scheduled, attempt: None, reason: None, by, from: None }],
+            moves: Vec::new(),
+            history: vec![HistoryEntry { at, state: State::Scheduled, attempt: None, reason: None, by }],
         }
     }
 

@@ -66,6 +66,8 @@ pub struct Explanation {
     pub history: Vec<String>,
     /// The size of the stored body in bytes; none once erased.
     pub body_bytes: Option<usize>,
+    /// Its moves to other instants, in order: when, and what each left.
+    pub moves: Vec<String>,
     /// Its returns from the dead, oldest first.
     pub redrives: Vec<String>,
     /// What a redrive would consume, or why it would leave it, in one sentence; none unless it is dead or expired.
@@ -118,6 +120,7 @@ pub fn explain(row: &Delivery, payload: Option<&Payload>, whither: Whither<'_>, 
         attempts: row.attempts.iter().map(ToString::to_string).collect(),
         history: row.history.iter().map(ToString::to_string).collect(),
         body_bytes: payload.map(|p| p.body.len()),
+        moves: row.moves.iter().map(ToString::to_string).collect(),
         redrives: row.redrives.iter().map(ToString::to_string).collect(),
         redrive: back.as_ref().map(|back| back.text.clone()),
         allowed: allowed(row, destination, now).into_iter().chain(back.map(|back| back.actions).unwrap_or_default()).collect(),

@@ -1,20 +1,15 @@
 //! I am one line of a row's history: a transition as a short string that a person reads in the console.
 //!
 //! `2026-12-01T09:00:00.123Z deferred#1 server_error 7f3a9c21`: instant, state, attempt number if one is concerned,
-//! reason code if there is one, correlation id. A reschedule also says what it left:
-//! `2026-12-01T09:00:00.123Z scheduled rescheduled 7f3a9c21 from=2026-12-02T09:00:00.000Z/2026-12-05T17:00:00.000Z`.
+//! reason code if there is one, correlation id.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::delivery::Instants;
 use crate::id::Correlation;
 use crate::reason::Reason;
 use crate::state::State;
 use crate::time::Timestamp;
-
-/// Begins what a reschedule left.
-const FROM: &str = "from=";
 
 /// One transition as evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +24,6 @@ pub struct HistoryEntry {
     pub reason: Option<Reason>,
     /// Joins it with the logs of the invocation that wrote it.
     pub by: Correlation,
-    /// The instants that a reschedule left; the row has the new ones.
-    pub from: Option<Instants>,
 }
 
 impl fmt::Display for HistoryEntry {
@@ -42,11 +35,7 @@ impl fmt::Display for HistoryEntry {
         if let Some(reason) = self.reason {
             write!(f, " {reason}")?;
         }
-        write!(f, " {}", self.by)?;
-        if let Some(Instants { deliver_after, deliver_by }) = self.from {
-            write!(f, " {FROM}{deliver_after}/{deliver_by}")?;
-        }
-        Ok(())
+        write!(f, " {}", self.by)
     }
 }
 
@@ -60,12 +49,7 @@ impl FromStr for HistoryEntry {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bad = || HistoryError(text.to_owned());
-        let mut words: Vec<&str> = text.split(' ').collect();
-        let from = words.last().and_then(|last| last.strip_prefix(FROM));
-        if from.is_some() {
-            words.pop();
-        }
-        let from = from.map(|from| instants(from).ok_or_else(bad)).transpose()?;
+        let words: Vec<&str> = text.split(' ').collect();
         let (at, state, reason, by) = match words.as_slice() {
             [at, state, by] => (at, state, None, by),
             [at, state, reason, by] => (at, state, Some(reason), by),
@@ -81,14 +65,8 @@ impl FromStr for HistoryEntry {
             attempt,
             reason: reason.map(|r| r.parse()).transpose().map_err(|_| bad())?,
             by: Correlation::new(*by).map_err(|_| bad())?,
-            from,
         })
     }
-}
-
-fn instants(text: &str) -> Option<Instants> {
-    let (deliver_after, deliver_by) = text.split_once('/')?;
-    Some(Instants { deliver_after: deliver_after.parse().ok()?, deliver_by: deliver_by.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -101,7 +79,6 @@ mod tests {
             "2026-12-01T09:00:00.123Z scheduled 7f3a9c21",
             "2026-12-01T09:00:00.123Z delivering#12 7f3a9c21",
             "2026-12-01T09:00:00.123Z deferred#1 server_error 7f3a9c21",
-            "2026-12-01T09:00:00.123Z scheduled rescheduled 7f3a from=2026-12-02T09:00:00.000Z/2026-12-05T17:00:00.000Z",
         ] {
             assert_eq!(line.parse::<HistoryEntry>().map(|e| e.to_string()), Ok(line.to_owned()));
         }
@@ -111,8 +88,6 @@ mod tests {
             "x scheduled y",
             "2026-12-01T09:00:00.123Z scheduled#x y",
             "2026-12-01T09:00:00.123Z flying y",
-            "2026-12-01T09:00:00.123Z scheduled rescheduled y from=2026-12-02T09:00:00.000Z",
-            "2026-12-01T09:00:00.123Z from=2026-12-02T09:00:00.000Z/2026-12-05T17:00:00.000Z",
         ] {
             assert!(line.parse::<HistoryEntry>().is_err(), "{line}");
         }

@@ -32,6 +32,7 @@ pub mod id;
 pub mod limiter;
 pub mod measured;
 pub mod message;
+pub mod moved;
 pub mod operation;
 pub mod outcome;
 pub mod ports;

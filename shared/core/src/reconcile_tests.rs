@@ -176,7 +176,6 @@ fn a_success_that_the_history_alone_tells_counts() {
         attempt: Some(1),
         reason: Some(Reason::LateEvidence),
         by,
-        from: None,
     });
     assert_eq!(found(Some(&late), &[]), Finding::Missing);
     assert_eq!(found(Some(&late), &[500]), Finding::Matched(Marks::default()));
@@ -211,21 +210,13 @@ fn marks_go_by_the_receivers_clock_and_forgive_the_tolerance() {
 #[test]
 fn an_unknown_outcome_may_have_been_there_until_it_was_closed() {
     let mut row = with(1, &[(500, Reason::OutcomeUnknown), (700, Reason::Accepted)]);
-    row.history.push(HistoryEntry {
-        at: at(500),
-        state: State::Delivering,
-        attempt: Some(1),
-        reason: None,
-        by: by(),
-        from: None,
-    });
+    row.history.push(HistoryEntry { at: at(500), state: State::Delivering, attempt: Some(1), reason: None, by: by() });
     row.history.push(HistoryEntry {
         at: at(650),
         state: State::Deferred,
         attempt: Some(1),
         reason: Some(Reason::OutcomeUnknown),
         by: by(),
-        from: None,
     });
     let standing = Standing::of(&row, &destination(), &period());
     assert_eq!((standing.calls, standing.called), (2, Some(Span { from: at(500), until: at(702) })));

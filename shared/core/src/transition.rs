@@ -125,7 +125,7 @@ fn moved(row: &Delivery, event: Event, attempt: Option<u32>, reason: Option<Reas
     // of shadowed attempts stays: their due time was the shadow run's.
     let anew = (state == State::Scheduled && row.attempts.is_empty()) || matches!(event, Event::Requeue | Event::Redrive);
     after.shadow &= !anew;
-    after.history.push(HistoryEntry { at: stamp.now.lo, state, attempt, reason, by: stamp.by.clone(), from: None });
+    after.history.push(HistoryEntry { at: stamp.now.lo, state, attempt, reason, by: stamp.by.clone() });
     Ok(after)
 }
 

@@ -35,6 +35,9 @@ fn is_object(value: &RawValue) -> bool {
     value.get().trim_start().starts_with('{')
 }
 
+/// So many characters of an unknown field's name are told.
+const LONGEST_NAME: usize = 64;
+
 /// Reads an object of a known form; `base` is the path of the value within the whole input.
 ///
 /// # Errors
@@ -47,6 +50,14 @@ pub fn strict<T: DeserializeOwned>(value: &RawValue, base: &str) -> Result<T, Fi
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let text = without_place(&error.into_inner().to_string());
+        let (path, text) = match text.split('`').nth(1) {
+            // Whoever sends a field that nobody knows does not get it back whole: a thousand such items must fit into an answer.
+            Some(name) if name.chars().count() > LONGEST_NAME => {
+                let short: String = name.chars().take(LONGEST_NAME).chain(['…']).collect();
+                (path.replace(name, &short), text.replace(name, &short))
+            }
+            _ => (path, text),
+        };
         let (code, field) = match text.split('`').nth(1) {
             Some(field) if text.starts_with("missing field") => ("missing_field", Some(field.to_owned())),
             Some(field) if text.starts_with("unknown field") => ("unknown_field", Some(field.to_owned())),
@@ -130,6 +141,15 @@ mod tests {
     fn keeps_the_exact_bytes_of_a_raw_value() {
         let outer = read(r#"{"items":[{"count":1,"body":{"a" : 1.10}}]}"#).expect("good");
         assert_eq!(outer.items[0].body.get(), r#"{"a" : 1.10}"#);
+    }
+
+    #[test]
+    fn a_long_name_is_not_sent_back_whole() {
+        let long = "x".repeat(5_000);
+        let error = read(&format!(r#"{{"items":[{{"count":1,"body":1,"{long}":2}}]}}"#)).expect_err("unknown");
+        let short = format!("{}…", "x".repeat(64));
+        let right = format!("unknown field `{short}`, expected `count` or `body`");
+        assert_eq!(error, ("unknown_field".to_owned(), format!("in.items[0].{short}"), right));
     }
 
     #[test]

@@ -62,8 +62,10 @@ pub enum Why {
         /// The earliest deadline that would do now.
         earliest: Timestamp,
     },
-    /// A failed attempt has set a wait that the new deadline leaves no time for.
-    #[error("later than {earliest}: its next attempt starts at {until} or later, as a failed attempt or its receiver wished")]
+    /// A failed attempt, or the slot of a redrive, has set a wait that the new deadline leaves no time for.
+    #[error(
+        "later than {earliest}: its next attempt starts at {until} or later, because a failed attempt, its receiver or a redrive has set that"
+    )]
     Waits {
         /// No attempt starts before.
         until: Timestamp,
@@ -78,6 +80,9 @@ pub enum Why {
         /// Which one.
         attempt: u32,
     },
+    /// Its payload is gone: nothing could be sent.
+    #[error("a delivery whose payload is there: this one's is missing or was erased")]
+    NoPayload,
     /// The state table refuses.
     #[error("a delivery that is not {state}: {refusal}")]
     Refused {
@@ -101,6 +106,7 @@ impl Why {
             Self::TooLate { .. } => "in_the_past",
             Self::Waits { .. } => "waits",
             Self::NeedsReview { .. } => "needs_review",
+            Self::NoPayload => "no_payload",
             Self::Refused { .. } => "refused",
         }
     }
@@ -237,6 +243,10 @@ impl<L: Ledger, T: Time> Recaller<'_, L, T> {
             if stamp.now.may_have_reached(last_safe_start(to.deliver_by, bounds.margin)) {
                 let earliest = stamp.now.hi.plus(bounds.margin);
                 return Ok(Recalled::Refused(Box::new(row), Why::TooLate { earliest }));
+            }
+            // One that is over may have been erased. That of a live one is never.
+            if row.state.needs_operator() && self.ledger.payload(&row.id, &row.content).await?.is_none() {
+                return Ok(Recalled::Refused(Box::new(row), Why::NoPayload));
             }
             let until = moved.after.next_attempt_at;
             if until > last_safe_start(to.deliver_by, bounds.margin) {

@@ -93,7 +93,7 @@ fn scheduled(at: Timestamp, migrated: bool) -> Result<Delivery> {
         let key = IdempotencyKey::from(&id);
         (id, key)
     };
-    Ok(Delivery::new(
+    let row = Delivery::new(
         NewDelivery {
             idempotency_key,
             reference: Reference::new(text("reference", Reference::MAX))?,
@@ -106,7 +106,11 @@ fn scheduled(at: Timestamp, migrated: bool) -> Result<Delivery> {
         },
         at,
         stamp(at)?.by,
-    ))
+    );
+    // By a rule whose calendar has the longest name and whose notices are written at their longest.
+    let (calendar, notice) = (text("calendar", 32), "P9Y12M500W160D");
+    let rule = format!("{calendar}@99999 2027-04-28 -{notice} 01:30 by -{notice} 17:00, zones 2026a");
+    Ok(Delivery { rule: Some(rule), ..row })
 }
 
 fn stamp(at: Timestamp) -> Result<Stamp> {

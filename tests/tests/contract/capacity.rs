@@ -39,6 +39,11 @@ fn longest_claimer(until: i64) -> Claimer {
     Claimer { owner, by: longest_stamp(0).by, ..claimer("o", until) }
 }
 
+/// As a rule with the longest name and notices is noted.
+fn longest_rule() -> String {
+    format!("{}@99999 2027-04-28 -P9Y12M500W160D 01:30 by -P9Y12M500W160D 17:00, zones 2026a", longest(32, "c"))
+}
+
 /// A row with every field at its longest. The key is another than the id for a migrated one only.
 fn longest_row(migrated: bool) -> Delivery {
     let mut row = row(1);
@@ -52,6 +57,7 @@ fn longest_row(migrated: bool) -> Delivery {
     row.content = content("x");
     row.shard = 63;
     row.history[0].by = longest_stamp(0).by;
+    row.rule = Some(longest_rule());
     row
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn content(body: &str) -> Content {
 }
 
 pub(crate) fn line(seconds: i64, state: State, who: &str) -> HistoryEntry {
-    HistoryEntry { at: at(seconds), state, attempt: None, reason: None, by: by(who), from: None }
+    HistoryEntry { at: at(seconds), state, attempt: None, reason: None, by: by(who) }
 }
 
 pub(crate) fn hold() -> Hold {

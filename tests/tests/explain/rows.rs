@@ -52,7 +52,7 @@ pub(crate) fn row(start: Timestamp, state: State, reason: Option<Reason>) -> Del
         id,
     };
     let mut row = Delivery { state, reason, version: 7, ..Delivery::new(new, at(0), by()) };
-    row.history.push(HistoryEntry { at: at(12), state, attempt: None, reason, by: by(), from: None });
+    row.history.push(HistoryEntry { at: at(12), state, attempt: None, reason, by: by() });
     let failed = reason.filter(|reason| reason.is_retryable_failure());
     if let Some(reason) = failed {
         row.attempts =

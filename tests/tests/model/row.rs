@@ -190,7 +190,7 @@ impl Row {
 }
 
 fn line(at: Timestamp, state: State, by: &str) -> HistoryEntry {
-    HistoryEntry { at, state, attempt: None, reason: None, by: Correlation::new(by).expect("a token"), from: None }
+    HistoryEntry { at, state, attempt: None, reason: None, by: Correlation::new(by).expect("a token") }
 }
 
 /// The runs by number.

@@ -189,7 +189,7 @@ impl World {
             dlq_sent: 1,
             ..row
         };
-        row.history.push(HistoryEntry { at: died_at, state, attempt: Some(attempts), reason: Some(reason), by, from: None });
+        row.history.push(HistoryEntry { at: died_at, state, attempt: Some(attempts), reason: Some(reason), by });
         self.ledger.put_row(row.clone());
         row
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use punctual_core::attempt::{Answer as Evidence, Attempt};
-use punctual_core::delivery::{Cancel, Delivery};
+use punctual_core::delivery::{Cancel, Delivery, Hold};
 use punctual_core::destination::OnUnknown;
 use punctual_core::id::{DestinationId, Owner};
 use punctual_core::ports::Control as _;
@@ -234,9 +234,23 @@ async fn a_wait_is_told_and_a_deadline_before_its_end_is_refused() {
     assert_eq!(away.results[0].next_attempt_at, None);
     let back = moved(&world, "2026-12-01T12:12:00Z", "2026-12-01T13:00:00Z").await;
     assert_eq!(back.results[0].next_attempt_at, Some(at("2026-12-01T12:50:00.000Z")));
-    let lines: Vec<String> =
-        row(&world).history.iter().filter_map(|line| line.from).map(|from| from.deliver_by.to_string()).collect();
+    let lines: Vec<String> = row(&world).moves.iter().map(|moved| moved.from.deliver_by.to_string()).collect();
     assert_eq!(lines, ["2026-12-01T13:00:00.000Z", "2026-12-01T12:50:10.000Z", "2026-12-01T14:00:00.000Z"], "a readable history");
+}
+
+#[tokio::test]
+async fn what_has_nothing_to_send_is_not_moved_and_what_is_held_says_so() {
+    let (after, by) = ("2026-12-09T12:00:00.000Z", "2026-12-09T13:00:00.000Z");
+    let world = with(State::Dead, |_| {}).await;
+    let before = row(&world);
+    world.ledger.erase_payloads(&before.id);
+    let response = moved(&world, after, by).await;
+    assert_eq!((answers(&response), response.results[0].errors[0].code), (vec![Answer::Invalid], "no_payload"));
+    assert_eq!(row(&world), before);
+    let hold = Some(Hold { since: at(NOW), by: "ann".into(), why: "asked".into() });
+    let world = with(State::Scheduled, |row| row.hold = hold).await;
+    let response = moved(&world, after, by).await;
+    assert_eq!((answers(&response), response.results[0].held), (vec![Answer::Rescheduled], true));
 }
 
 #[tokio::test]

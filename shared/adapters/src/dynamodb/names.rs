@@ -49,6 +49,7 @@ pub(crate) const GRANTED: &str = "granted";
 pub(crate) const RESCUES: &str = "rescues";
 pub(crate) const DEATH: &str = "death";
 pub(crate) const DLQ_SENT: &str = "dlq_sent";
+pub(crate) const MOVES: &str = "moves";
 pub(crate) const RULE: &str = "rule";
 pub(crate) const FLOOR: &str = "floor";
 pub(crate) const LATE_SUCCESS: &str = "late_success";

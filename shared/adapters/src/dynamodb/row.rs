@@ -71,6 +71,7 @@ pub(crate) fn encode(row: &Delivery) -> Item {
         death,
         dlq_sent,
         redrives,
+        moves,
         history,
     } = row;
     let mut item = key(id, names::ITEM_DELIVERY);
@@ -109,6 +110,7 @@ pub(crate) fn encode(row: &Delivery) -> Item {
     put(names::DEATH, counted(death));
     put(names::DLQ_SENT, counted(dlq_sent));
     put(names::REDRIVES, (!redrives.is_empty()).then(|| texts(redrives)));
+    put(names::MOVES, (!moves.is_empty()).then(|| texts(moves)));
     put(names::RUN_ID, row.run().map(text));
     put(names::ATTENTION, state.needs_operator().then(|| text(state)));
     put(names::HISTORY, Some(texts(history)));
@@ -174,6 +176,7 @@ fn decode_row(read: &Reader<'_>) -> Result<Delivery, PortError> {
         cancel: read.map(names::CANCELLED)?.map(|cancel| decode_cancel(&cancel)).transpose()?,
         death: counted(names::DEATH)?,
         dlq_sent: counted(names::DLQ_SENT)?,
+        moves: read.list(names::MOVES)?,
         redrives: read.list(names::REDRIVES)?,
         history: read.list(names::HISTORY)?,
         id,

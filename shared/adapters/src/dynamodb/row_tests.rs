@@ -8,6 +8,7 @@ use punctual_core::attempt::{Answer, Attempt};
 use punctual_core::delivery::{Cancel, Delivery, Hold, Instants, NewDelivery};
 use punctual_core::history::HistoryEntry;
 use punctual_core::id::{Content, Correlation, DeliveryId, DestinationId, IdempotencyKey, MessageId, Owner, Reference, RunId};
+use punctual_core::moved::Moved;
 use punctual_core::reason::Reason;
 use punctual_core::redrive::Redrive;
 use punctual_core::rule::Rule;
@@ -46,13 +47,14 @@ fn attempt() -> impl Strategy<Value = Attempt> {
 }
 
 fn entry() -> impl Strategy<Value = HistoryEntry> {
-    let from = of((instant(), instant()));
-    (instant(), state(), of(1_u32..99), of(reason()), "[A-Za-z0-9_-]{1,12}", from).prop_map(
-        |(at, state, attempt, reason, by, from)| {
-            let from = from.map(|(deliver_after, deliver_by)| Instants { deliver_after, deliver_by });
-            HistoryEntry { at, state, attempt, reason, by: Correlation::new(by).expect("a correlation id"), from }
-        },
-    )
+    (instant(), state(), of(1_u32..99), of(reason()), "[A-Za-z0-9_-]{1,12}").prop_map(|(at, state, attempt, reason, by)| {
+        HistoryEntry { at, state, attempt, reason, by: Correlation::new(by).expect("a correlation id") }
+    })
+}
+
+fn moved() -> impl Strategy<Value = Moved> {
+    (instant(), instant(), instant())
+        .prop_map(|(at, deliver_after, deliver_by)| Moved { at, from: Instants { deliver_after, deliver_by } })
 }
 
 prop_compose! {
@@ -100,12 +102,13 @@ prop_compose! {
         attempts in proptest::collection::vec(attempt(), 0..4),
         history in proptest::collection::vec(entry(), 0..6),
         redrives in proptest::collection::vec(redrive(), 0..3),
+        moves in proptest::collection::vec(moved(), 0..3),
     ) -> Delivery {
         Delivery {
             idempotency_key: key.unwrap_or_else(|| IdempotencyKey::from(&id)),
             id, reference, destination, shard, content, state, version, deliver_after, deliver_by, rule, next_attempt_at, floor, wake_at,
             held_until, lease_owner, lease_until, message, reason, shadow, attempts, granted, rescues, late_success, hold, death,
-            dlq_sent, redrives, history, cancel: cancel.map(|(since, by, why)| Cancel { since, by, why }),
+            dlq_sent, redrives, moves, history, cancel: cancel.map(|(since, by, why)| Cancel { since, by, why }),
         }
     }
 }

@@ -269,7 +269,7 @@ fn merge(row: &mut Delivery, before: &Delivery, after: &Delivery) {
     copy_changed!(row, before, after:
         idempotency_key, reference, destination, shard, content, state, version, deliver_after, deliver_by,
         rule, next_attempt_at, floor, wake_at, held_until, lease_owner, lease_until, message, reason, shadow, granted, rescues,
-        late_success, hold, cancel, death, dlq_sent, redrives);
+        late_success, hold, cancel, death, dlq_sent, redrives, moves);
     row.history.extend_from_slice(after.history.get(before.history.len()..).unwrap_or_default());
     for (i, attempt) in after.attempts.iter().enumerate().filter(|(i, attempt)| before.attempts.get(*i) != Some(attempt)) {
         match row.attempts.get_mut(i) {

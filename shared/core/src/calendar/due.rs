@@ -80,6 +80,20 @@ impl fmt::Display for DueRule {
     }
 }
 
+impl DueRule {
+    /// The rule as a row keeps it, short: `uk@3 2027-04-28 -P1M 01:30 by -10BD 17:00, zones 2026a`, by version 3 of the calendar.
+    #[must_use]
+    pub fn noted(&self, version: u64) -> String {
+        let Self { calendar, renewal_date, notice, local_time, deadline } = self;
+        let by = deadline.as_ref().map_or_else(String::new, |DeadlineRule { notice, closes }| match closes {
+            Close::At(time) => format!(" by -{notice} {}", time.strftime("%H:%M")),
+            Close::EndOfDay => format!(" by -{notice} 24:00"),
+        });
+        let time = local_time.strftime("%H:%M");
+        format!("{calendar}@{version} {renewal_date} -{notice} {time}{by}, zones {}", super::zone_data())
+    }
+}
+
 /// A deadline by rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeadlineRule {
@@ -256,10 +270,11 @@ fn before(date: Date, notice: Notice, calendar: &Calendar, steps: &mut Vec<Step>
         }
         Notice::BusinessDays(count) => {
             let counted = Counted { date: calendar.business_days_before(date, count)?, clamped: false };
-            let passed = calendar.holidays(counted.date, date);
-            steps.extend(
-                passed.map(|(day, name)| Step::NotCounted { day, name: name.to_owned() }).take(super::step::MOST_DAYS_NAMED),
-            );
+            let passed = || calendar.holidays(counted.date, date);
+            let named = passed().map(|(day, name)| Step::NotCounted { day, name: name.to_owned() });
+            steps.extend(named.take(super::step::MOST_DAYS_NAMED));
+            let more = passed().skip(super::step::MOST_DAYS_NAMED).count();
+            steps.extend((more > 0).then_some(Step::NotCountedMore { holidays: more }));
             counted
         }
     };

@@ -220,6 +220,16 @@ fn many_closed_days_are_not_told_one_by_one() {
     let closed = rule("2027-02-01", "P0D", "09:00", None).window(&calendar(&json), None).expect("due");
     let lines = lines(&closed.steps);
     assert!(lines.iter().any(|line| line == "passed over: 16 more days"), "{lines:?}");
+    // Those that do not count as business days are counted, too: whoever counts by hand comes to the same date.
+    let counted = rule("2027-04-01", "3BD", "09:00", None).window(&calendar(&json), None).expect("due");
+    let lines = self::lines(&counted.steps);
+    let named = lines.iter().filter(|line| line.starts_with("no business day: ") && !line.ends_with(" more holidays")).count();
+    assert_eq!(named, counted.steps.iter().filter(|step| matches!(step, super::super::step::Step::NotCounted { .. })).count());
+    let far = rule("2027-04-01", "10BD", "09:00", None).window(&calendar(&json), None).expect("due");
+    let lines = self::lines(&far.steps);
+    let more: Vec<&String> = lines.iter().filter(|line| line.ends_with(" more holidays")).collect();
+    let days = lines.iter().filter(|line| line.starts_with("no business day: ") && !line.ends_with(" more holidays")).count();
+    assert_eq!((days, more), (MOST_DAYS_NAMED, vec![&format!("no business day: {} more holidays", 84 - MOST_DAYS_NAMED)]));
 }
 
 #[test]

@@ -23,6 +23,11 @@ pub enum Step {
         /// What it is called; may be empty.
         name: String,
     },
+    /// More holidays do not count than are told one by one.
+    NotCountedMore {
+        /// How many.
+        holidays: usize,
+    },
     /// The notice is taken off.
     Minus {
         /// The notice.
@@ -138,6 +143,7 @@ impl fmt::Display for Step {
         match self {
             Self::RenewalDate(date) => write!(f, "renewal date: {}", on(*date)),
             Self::NotCounted { day, name } => write!(f, "no business day: {} ({})", on(*day), named("holiday", name)),
+            Self::NotCountedMore { holidays } => write!(f, "no business day: {holidays} more holidays"),
             Self::Minus { notice, counted: Counted { date, clamped } } => {
                 write!(f, "minus {notice}: {}", on(*date))?;
                 if *clamped { f.write_str(" (counted from the end of a month that has no such day)") } else { Ok(()) }

@@ -102,7 +102,7 @@ mod tests {
         (row.state, row.reason, row.wake_at) = (State::Dead, Some(Reason::Rejected), None);
         (row.death, row.dlq_sent, row.granted) = (2, 2, 3);
         let (state, reason) = (State::Dead, Some(Reason::Rejected));
-        row.history.push(HistoryEntry { at: at(20), state, attempt: None, reason, by, from: None });
+        row.history.push(HistoryEntry { at: at(20), state, attempt: None, reason, by });
         row.redrives.push("run_a death#1 +3 by ann".parse().expect("a redrive"));
         row
     }

@@ -43,6 +43,9 @@ pub fn text(e: &Explanation) -> String {
     for (i, entry) in e.history.iter().enumerate() {
         line(if i == 0 { "history" } else { "" }, entry);
     }
+    for (i, entry) in e.moves.iter().enumerate() {
+        line(if i == 0 { "moved" } else { "" }, entry);
+    }
     for (i, entry) in e.redrives.iter().enumerate() {
         line(if i == 0 { "redriven" } else { "" }, entry);
     }

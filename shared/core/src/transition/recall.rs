@@ -10,6 +10,7 @@ use super::{Stamp, Transition, done, moved, unknown, unleased, wake_of_scheduled
 use crate::attempt::{Answer, Attempt};
 use crate::delivery::{Cancel, Delivery, Instants};
 use crate::history::HistoryEntry;
+use crate::moved::Moved;
 use crate::reason::Reason;
 use crate::state::{Event, Refusal, State};
 
@@ -31,7 +32,7 @@ pub fn cancelled(row: &Delivery, cancel: Cancel, stamp: &Stamp) -> Result<Transi
 
 /// The row goes back to the ledger with other instants, under the same identity; its attempts stay and count. A wait
 /// that a failed attempt has set (the policy's, or the receiver's `Retry-After`) is not undercut by an earlier instant, however
-/// often the row is moved. Its line of history says what it left.
+/// often the row is moved. What it left stays on it.
 ///
 /// # Errors
 /// [`Refusal::InFlight`] while an attempt may be in flight, or while the success of one waits to be written;
@@ -48,9 +49,8 @@ pub fn rescheduled(row: &Delivery, to: Instants, margin: Duration, stamp: &Stamp
     let waits = (row.next_attempt_at > row.deliver_after).then_some(row.next_attempt_at);
     after.floor = row.floor.max(waits);
     after.next_attempt_at = after.floor.map_or(to.deliver_after, |floor| floor.max(to.deliver_after));
-    if let Some(line) = after.history.last_mut() {
-        line.from = Some(Instants { deliver_after: row.deliver_after, deliver_by: row.deliver_by });
-    }
+    let from = Instants { deliver_after: row.deliver_after, deliver_by: row.deliver_by };
+    after.moves.push(Moved { at: stamp.now.lo, from });
     after.deliver_after = to.deliver_after;
     after.deliver_by = to.deliver_by;
     after.wake_at = Some(wake_of_scheduled(&after, margin));
@@ -239,11 +239,10 @@ mod tests {
     fn a_reschedule_says_what_it_left() {
         let first = rescheduled(&row(State::Scheduled), TO(40, 90), MARGIN, &stamp(3)).expect("allowed").after;
         let second = rescheduled(&first, TO(5, 50), MARGIN, &stamp(4)).expect("allowed").after;
-        let from: Vec<Option<Instants>> = second.history.iter().map(|entry| entry.from).collect();
-        assert_eq!(from, [Some(TO(10, 60)), Some(TO(40, 90))]);
-        let closed = rescheduled(&delivering(20), TO(30, 90), MARGIN, &stamp(20)).expect("allowed").after;
-        let from: Vec<Option<Instants>> = closed.history.iter().map(|entry| entry.from).collect();
-        assert_eq!(from, [None, Some(TO(10, 60))]);
+        let moves: Vec<(Timestamp, Instants)> = second.moves.iter().map(|moved| (moved.at, moved.from)).collect();
+        assert_eq!(moves, [(at(3), TO(10, 60)), (at(4), TO(40, 90))]);
+        let lines: Vec<Timestamp> = second.history.iter().map(|line| line.at).collect();
+        assert_eq!(lines, [at(3), at(4)], "each has its line");
     }
 
     #[test]

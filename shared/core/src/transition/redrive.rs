@@ -43,6 +43,9 @@ pub fn requeued(row: &Delivery, grant: Grant, margin: Duration, stamp: &Stamp) -
     returned(row, Event::Requeue, None, grant, margin, stamp)
 }
 
+/// Added to the rule of a row that was given another deadline.
+const BY_REDRIVE: &str = "; deadline by redrive";
+
 fn returned(
     row: &Delivery,
     event: Event,
@@ -61,6 +64,10 @@ fn returned(
     after.next_attempt_at = row.next_attempt_at.max(row.deliver_after).max(slot);
     after.deliver_by = deliver_by.unwrap_or(row.deliver_by);
     let deadline_was = (after.deliver_by != row.deliver_by).then_some(row.deliver_by);
+    if deadline_was.is_some() {
+        // The rule has chosen the due time only; `redrives` tells who has chosen the deadline.
+        after.rule = after.rule.map(|rule| if rule.ends_with(BY_REDRIVE) { rule } else { rule + BY_REDRIVE });
+    }
     after.redrives.push(Redrive { run, death: row.death, granted: attempts, deadline_was, owner });
     after.wake_at = Some(wake_of_scheduled(&after, margin));
     Ok(done(row, after))
@@ -229,7 +236,17 @@ mod tests {
         let moved = redriven(&row(State::Expired), &run("run_a"), with(Some(at(120))), MARGIN, &stamp(69)).expect("moved").after;
         assert_eq!((moved.deliver_by, moved.wake_at), (at(120), Some(at(70))));
         assert_eq!(moved.redrives[0].deadline_was, Some(at(60)));
-        let same = redriven(&row(State::Dead), &run("run_a"), with(Some(at(60))), MARGIN, &stamp(9)).expect("moved").after;
+        let by_rule = Delivery { rule: Some("uk@3 …".into()), ..row(State::Dead) };
+        let redriven = |row: &Delivery, deliver_by, name| {
+            let back = redriven(row, &run(name), with(deliver_by), MARGIN, &stamp(9)).expect("moved").after;
+            Delivery { state: State::Dead, ..back }
+        };
+        let kept = redriven(&by_rule, None, "run_a");
+        assert_eq!(kept.rule, by_rule.rule);
+        let once = redriven(&kept, Some(at(90)), "run_b");
+        let twice = redriven(&once, Some(at(120)), "run_c");
+        assert_eq!((once.rule.as_deref(), &twice.rule), (Some("uk@3 …; deadline by redrive"), &once.rule));
+        let same = redriven(&row(State::Dead), Some(at(60)), "run_a");
         assert_eq!(same.redrives[0].deadline_was, None);
     }
 

@@ -32,7 +32,7 @@ fn by() -> Correlation {
 }
 
 fn line(minute: i64, state: State, reason: Reason) -> HistoryEntry {
-    HistoryEntry { at: at(minute), state, attempt: None, reason: Some(reason), by: by(), from: None }
+    HistoryEntry { at: at(minute), state, attempt: None, reason: Some(reason), by: by() }
 }
 
 fn id(n: u32) -> DeliveryId {
