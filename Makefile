@@ -91,7 +91,7 @@ schedule: prerequisites ## Sends a producer's file of reminders to that stack, i
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/producer "$(FILE)"
 
-mutants: prerequisites ## Breaks one rule at a time in a copy of the sources and says what catches it (ONLY=text).
+mutants: prerequisites venv ## Breaks one rule at a time in a copy of the sources and says what catches it (ONLY=text).
 	@$(CARGO) build --workspace --bins --locked
 	@target/debug/mutants $(ONLY)
 

@@ -117,11 +117,17 @@ pub async fn reconcile<R: Rows, C: Control, T: Time>(
     let mut problems = Problems::new(request.list);
     let inputs = export::read_all(&request.files, &mut lines, &mut problems, tell)?;
     let mut rows: Sorter<Standing> = Sorter::new(request.run);
-    let scanned = scan(request, ledger, &mut rows, tell).await?;
+    let mut scanned = scan(request, ledger, &mut rows, tell).await?;
     tell("comparing".to_owned());
-    let reckoning = join::join(request, ledger, rows, lines, &scanned.unreadable).await?;
+    let reckoning = join::join(request, ledger, rows, lines, &mut scanned.unreadable).await?;
     let asked = Asked { by: request.by.clone(), at, ledger: request.ledger.clone() };
     Ok(Audit::new(asked, request, inputs, problems, scanned, &reckoning))
+}
+
+/// Whether so few rows are unreadable that the rest proves something.
+fn few(unreadable: &[String]) -> Result<(), ReconcileError> {
+    let first = unreadable.first().filter(|_| unreadable.len() > MOST_UNREADABLE);
+    first.map_or(Ok(()), |first| Err(ReconcileError::Unreadable(first.clone())))
 }
 
 /// Reads every row that may have been called within the period.
@@ -151,9 +157,7 @@ async fn scan<R: Rows>(
             }
         }
         scanned.unreadable.extend(page.unreadable);
-        if let Some(first) = scanned.unreadable.first().filter(|_| scanned.unreadable.len() > MOST_UNREADABLE) {
-            return Err(ReconcileError::Unreadable(first.clone()));
-        }
+        few(&scanned.unreadable)?;
         query.start = page.next;
         if query.start.is_none() {
             return Ok(scanned);

@@ -279,6 +279,15 @@ pub struct RowsPage {
     pub read_units: f64,
 }
 
+/// Rows that were asked for by their ids, in no order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RowsNamed {
+    /// Those that exist.
+    pub rows: Vec<Delivery>,
+    /// The ids of those that are there and cannot be read.
+    pub unreadable: Vec<String>,
+}
+
 /// The ledger from its one end to the other, for what compares a whole destination: no index has all of its rows.
 ///
 /// A call of a row lies between its creation and its deadline, so the two bounds of a query leave out no row that was
@@ -287,7 +296,7 @@ pub trait Rows: Send + Sync {
     /// Reads a page.
     fn rows(&self, query: &RowsQuery) -> impl Future<Output = Result<RowsPage, PortError>> + Send;
     /// Reads rows of any destination by their ids; those that do not exist are left out.
-    fn rows_named(&self, ids: &[DeliveryId]) -> impl Future<Output = Result<Vec<Delivery>, PortError>> + Send;
+    fn rows_named(&self, ids: &[DeliveryId]) -> impl Future<Output = Result<RowsNamed, PortError>> + Send;
 }
 
 /// What became of a versioned write of a control row.

@@ -17,7 +17,7 @@ use punctual_adapters::memory::MemoryControl;
 use punctual_core::delivery::Delivery;
 use punctual_core::destination::{Change, Destination};
 use punctual_core::id::{DeliveryId, DestinationId};
-use punctual_core::ports::{Control as _, PortError, Rows, RowsPage, RowsPlace, RowsQuery, Stored};
+use punctual_core::ports::{Control as _, PortError, Rows, RowsNamed, RowsPage, RowsPlace, RowsQuery, Stored};
 use punctual_core::reconcile::{Kind, Period, Why};
 use punctual_core::time::Timestamp;
 use punctual_inspect::reconcile::Request;
@@ -84,8 +84,9 @@ impl Rows for Seed {
         Ok(RowsPage { rows, next, ..RowsPage::default() })
     }
 
-    async fn rows_named(&self, ids: &[DeliveryId]) -> Result<Vec<Delivery>, PortError> {
-        Ok(ids.iter().filter_map(|id| self.row(self.number(id)?)).collect())
+    async fn rows_named(&self, ids: &[DeliveryId]) -> Result<RowsNamed, PortError> {
+        let rows = ids.iter().filter_map(|id| self.row(self.number(id)?)).collect();
+        Ok(RowsNamed { rows, unreadable: Vec::new() })
     }
 }
 

@@ -43,14 +43,16 @@ async fn a_slice_is_planned_once_whoever_plans_it_again() {
     let group = "punctual-slices";
     client.create_schedule_group().name(group).send().await.expect("a group");
     let slices = slices(&client, group);
-    let start = Timestamp::from_millis(at(900).as_millis() + 1);
+    // Never past, or the emulator starts them.
+    let at = |time: &str| format!("2099-12-01T{time}Z").parse::<Timestamp>().expect("an instant");
+    let start = at("12:15:00.001");
     slices.schedule(&run("run_a"), 2, start).await.expect("planned");
-    slices.schedule(&run("run_a"), 2, at(5_000)).await.expect("planned already");
-    slices.schedule(&run("run_a"), 3, at(5_000)).await.expect("another slice");
-    slices.schedule(&run("run_b"), 2, at(5_000)).await.expect("another run");
+    slices.schedule(&run("run_a"), 2, at("13:23:20")).await.expect("planned already");
+    slices.schedule(&run("run_a"), 3, at("13:23:20")).await.expect("another slice");
+    slices.schedule(&run("run_b"), 2, at("13:23:20")).await.expect("another run");
     let get = |name: &str| client.get_schedule().group_name(group).name(name).send();
     let planned = get("punctual-dev-run_a-2").await.expect("a schedule");
-    assert_eq!(planned.schedule_expression(), Some("at(2026-12-01T12:15:01)"), "the first plan stands, rounded up");
+    assert_eq!(planned.schedule_expression(), Some("at(2099-12-01T12:15:01)"), "the first plan stands, rounded up");
     assert_eq!(planned.schedule_expression_timezone(), Some("UTC"));
     assert_eq!(planned.action_after_completion(), Some(&ActionAfterCompletion::Delete));
     assert_eq!(planned.flexible_time_window().map(|window| window.mode()), Some(&FlexibleTimeWindowMode::Off));
@@ -59,7 +61,7 @@ async fn a_slice_is_planned_once_whoever_plans_it_again() {
     let input: Value = serde_json::from_str(target.input().expect("an input")).expect("JSON");
     assert_eq!(input, json!({"action": "slice", "run_id": "run_a", "slice": 2}));
     for name in ["punctual-dev-run_a-3", "punctual-dev-run_b-2"] {
-        assert_eq!(get(name).await.expect("a schedule").schedule_expression(), Some("at(2026-12-01T13:23:20)"));
+        assert_eq!(get(name).await.expect("a schedule").schedule_expression(), Some("at(2099-12-01T13:23:20)"));
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use punctual_core::delivery::Delivery;
 use punctual_core::id::{DeliveryId, DestinationId, IdempotencyKey};
-use punctual_core::ports::{Created, Ledger as _, Rows, RowsPage, RowsQuery};
+use punctual_core::ports::{Created, Ledger as _, Rows, RowsNamed, RowsPage, RowsQuery};
 
 use crate::rows::{at, full, payload, row};
 use crate::worlds::{self, Difference, World};
@@ -86,15 +86,15 @@ pub(crate) async fn a_row_counts_from_its_creation_to_its_deadline(world: &impl 
 pub(crate) async fn an_empty_ledger_has_one_empty_page(world: &impl World) {
     let pages = all(world.ledger(), query(-1_000, 1_000, None)).await;
     assert_eq!((pages.len(), ids(&pages).len()), (1, 0));
-    assert_eq!(world.ledger().rows_named(&[]).await.unwrap(), []);
+    assert_eq!(world.ledger().rows_named(&[]).await.unwrap(), RowsNamed::default());
 }
 
 pub(crate) async fn rows_of_any_destination_are_read_by_their_ids(world: &impl World) {
     let other = Delivery { destination: DestinationId::new("other").expect("a destination"), ..row(2) };
     create(world, &[row(1), other.clone()]).await;
     let mut found = world.ledger().rows_named(&[row(1).id, other.id.clone(), row(3).id]).await.unwrap();
-    found.sort_by_key(|row| row.destination.to_string());
-    assert_eq!(found, [row(1), other]);
+    found.rows.sort_by_key(|row| row.destination.to_string());
+    assert_eq!(found, RowsNamed { rows: vec![row(1), other], unreadable: Vec::new() });
 }
 
 #[tokio::test]
@@ -107,7 +107,9 @@ async fn a_damaged_row_is_named_and_its_page_goes_on() {
     let update = update.update_expression("SET version = :x").expression_attribute_values(":x", worlds::s("secret"));
     update.send().await.expect("an update");
     let pages = all(world.ledger(), query(-1_000, 1_000, None)).await;
-    assert_eq!(ids(&pages), BTreeSet::from([good.id]));
+    assert_eq!(ids(&pages), BTreeSet::from([good.id.clone()]));
     let unreadable: Vec<&String> = pages.iter().flat_map(|page| &page.unreadable).collect();
     assert_eq!(unreadable, [bad.id.as_str()]);
+    let named = world.ledger().rows_named(&[good.id.clone(), bad.id.clone(), row(3).id]).await.unwrap();
+    assert_eq!(named, RowsNamed { rows: vec![good], unreadable: vec![bad.id.to_string()] });
 }

@@ -30,7 +30,7 @@ pub struct Scanned {
     pub rows: u64,
     /// The read units that it cost.
     pub read_units: f64,
-    /// The ids of rows that cannot be read.
+    /// The ids of rows that are there and cannot be read, of the scan or named by the export: they are not judged.
     pub unreadable: Vec<String>,
 }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use punctual_core::id::DeliveryId;
-use punctual_core::ports::{PortError, Rows};
+use punctual_core::ports::{Rows, RowsNamed};
 use punctual_core::reconcile::{Line, Reckoning, Seen, Standing};
 
 use super::sorter::{Sorted, Sorter};
-use super::{ReconcileError, Request};
+use super::{ReconcileError, Request, few};
 
 /// So many deliveries that the scan did not have are looked up at a time.
 const LOOK_UP: usize = 100;
@@ -36,16 +36,17 @@ impl Export<'_> {
 }
 
 /// Counts all deliveries of both sides. What is in the export and was not in the scan is looked up by its id: a row outside
-/// the period, or another destination's, is not unknown.
+/// the period, or another destination's, is not unknown, and neither is one that is there and cannot be read. Such a row is
+/// not judged: its id is added to `unreadable`.
 pub(super) async fn join<R: Rows>(
     request: &Request,
     ledger: &R,
     rows: Sorter<Standing>,
     lines: Sorter<Line>,
-    unreadable: &[String],
+    unreadable: &mut Vec<String>,
 ) -> Result<Reckoning, ReconcileError> {
     let scratch = ReconcileError::Scratch;
-    let unreadable: BTreeSet<&str> = unreadable.iter().map(String::as_str).collect();
+    let known: BTreeSet<String> = unreadable.iter().cloned().collect();
     let mut rows = rows.sorted().map_err(scratch)?;
     let mut lines = lines.sorted().map_err(scratch)?;
     let next = lines.next().map_err(scratch)?;
@@ -62,9 +63,9 @@ pub(super) async fn join<R: Rows>(
         };
         if order.is_gt() {
             // An unreadable row proves nothing, neither for its delivery nor against it.
-            alone.extend(seen.take().filter(|seen| !unreadable.contains(seen.id.as_str())));
+            alone.extend(seen.take().filter(|seen| !known.contains(seen.id.as_str())));
             if alone.len() >= LOOK_UP {
-                look_up(request, ledger, &mut alone, &mut reckoning).await?;
+                look_up(request, ledger, &mut alone, &mut reckoning, unreadable).await?;
             }
         } else {
             reckoning.add(row.as_ref(), seen.as_ref().filter(|_| order.is_eq()));
@@ -74,7 +75,7 @@ pub(super) async fn join<R: Rows>(
             seen = export.next().map_err(scratch)?;
         }
     }
-    look_up(request, ledger, &mut alone, &mut reckoning).await?;
+    look_up(request, ledger, &mut alone, &mut reckoning, unreadable).await?;
     Ok(reckoning)
 }
 
@@ -83,13 +84,15 @@ async fn look_up<R: Rows>(
     ledger: &R,
     alone: &mut Vec<Seen>,
     reckoning: &mut Reckoning,
-) -> Result<(), PortError> {
+    unreadable: &mut Vec<String>,
+) -> Result<(), ReconcileError> {
     let ids: Vec<DeliveryId> = alone.iter().map(|seen| seen.id.clone()).collect();
-    let found = if ids.is_empty() { Vec::new() } else { ledger.rows_named(&ids).await? };
-    for seen in alone.drain(..) {
-        let row = found.iter().find(|row| row.id == seen.id);
+    let found = if ids.is_empty() { RowsNamed::default() } else { ledger.rows_named(&ids).await? };
+    for seen in alone.drain(..).filter(|seen| !found.unreadable.iter().any(|id| id == seen.id.as_str())) {
+        let row = found.rows.iter().find(|row| row.id == seen.id);
         let standing = row.map(|row| Standing::of(row, &request.destination, &request.period));
         reckoning.add(standing.as_ref(), Some(&seen));
     }
-    Ok(())
+    unreadable.extend(found.unreadable);
+    few(unreadable)
 }

@@ -46,6 +46,7 @@ pub fn text(audit: &Audit) -> String {
         (counts.matched_early, "matched, but before they were due by the receiver's clock"),
         (counts.matched_late, "matched, but after their deadline by the receiver's clock"),
         (counts.matched_apart, "matched, but at a time at which nobody called"),
+        (audit.scanned.unreadable.len() as u64, "rows could not be read, with the ids below: not judged"),
     ] {
         if count > 0 {
             line("", format!("{count:>10}  {meaning}"));
@@ -61,7 +62,7 @@ pub fn text(audit: &Audit) -> String {
         line("unreadable", format!("{}:{}: {}", bad.file, bad.line, bad.problem));
     }
     for id in audit.scanned.unreadable.iter().take(TOLD) {
-        line("unreadable", format!("row {id} of the ledger"));
+        line("unreadable", format!("row {id}: the ledger has it, and it is damaged"));
     }
     let mut objections = Vec::new();
     let deviations = counts.missing + counts.duplicate + counts.unexpected;
@@ -69,7 +70,7 @@ pub fn text(audit: &Audit) -> String {
     for (count, what, so) in [
         (deviations, "deviating", ""),
         (lines, "unreadable in the export", " (what they say counts as missing)"),
-        (audit.scanned.unreadable.len() as u64, "unreadable in the ledger", " (nothing is said of them)"),
+        (audit.scanned.unreadable.len() as u64, "unreadable in the ledger", " (they are there, and not judged)"),
     ] {
         if count > 0 {
             objections.push(format!("{count} {what}{so}"));

@@ -12,7 +12,7 @@ use punctual_core::admission::Candidate;
 use punctual_core::delivery::{Delivery, Payload};
 use punctual_core::id::{Content, DeliveryId, DestinationId, IdempotencyKey, Reference, RunId};
 use punctual_core::ports::{
-    Acquired, Created, EndedPage, EndedQuery, Ledger, Partition, PortError, RunPage, WakePage, WakeQuery, Written,
+    Acquired, Created, EndedPage, EndedQuery, Ledger, Partition, PortError, RowsNamed, RunPage, WakePage, WakeQuery, Written,
 };
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -142,6 +142,26 @@ impl DynamoLedger {
     }
 }
 
+impl DynamoLedger {
+    /// Rows by their ids. One that cannot be read is named, logged, and takes no other along.
+    pub(super) async fn read_named(&self, ids: &[DeliveryId]) -> Result<RowsNamed, PortError> {
+        let keys = distinct(ids, |id| row::key(id, names::ITEM_DELIVERY));
+        let batch = Batch { client: &self.client, meter: &self.meter, table: &self.table, consistent: true, what: "read" };
+        let mut found = RowsNamed { rows: Vec::with_capacity(keys.len()), unreadable: Vec::new() };
+        for item in batch.get(keys).await? {
+            match row::decode(&item) {
+                Ok(Stored::Row(row)) => found.rows.push(*row),
+                Ok(Stored::Alias(_)) => {}
+                Err(problem) => {
+                    tracing::error!(%problem, "a row is left out");
+                    found.unreadable.push(row::name(&item));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
 impl Ledger for DynamoLedger {
     async fn create(&self, row: &Delivery, payload: &Payload) -> Result<Created, PortError> {
         let creation = Creation { ledger: self, row, payload };
@@ -184,17 +204,7 @@ impl Ledger for DynamoLedger {
     /// Leaves out, and reports to the log, a row that cannot be read: it must not take the others along. Read it alone
     /// ([`Ledger::partition`]) to get the error.
     async fn read(&self, ids: &[DeliveryId]) -> Result<Vec<Delivery>, PortError> {
-        let keys = distinct(ids, |id| row::key(id, names::ITEM_DELIVERY));
-        let batch = Batch { client: &self.client, meter: &self.meter, table: &self.table, consistent: true, what: "read" };
-        let mut rows = Vec::with_capacity(keys.len());
-        for item in batch.get(keys).await? {
-            match row::decode(&item) {
-                Ok(Stored::Row(row)) => rows.push(*row),
-                Ok(Stored::Alias(_)) => {}
-                Err(problem) => tracing::error!(%problem, "a row is left out"),
-            }
-        }
-        Ok(rows)
+        Ok(self.read_named(ids).await?.rows)
     }
 
     async fn read_one(&self, id: &DeliveryId) -> Result<Option<Delivery>, PortError> {

@@ -30,6 +30,11 @@ pub(crate) fn key(partition: impl ToString, item: impl ToString) -> Item {
     ])
 }
 
+/// Whose item it is, as its key says; empty if that says nothing.
+pub(crate) fn name(item: &Item) -> String {
+    item.get(names::DELIVERY_ID).and_then(|id| id.as_s().ok()).cloned().unwrap_or_default()
+}
+
 /// What is at a delivery's place.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stored {

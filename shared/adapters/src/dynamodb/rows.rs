@@ -4,9 +4,8 @@
 //! cost, and half the load on the partitions that live traffic needs.
 
 use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
-use punctual_core::delivery::Delivery;
 use punctual_core::id::DeliveryId;
-use punctual_core::ports::{Ledger as _, PortError, Rows, RowsPage, RowsPlace, RowsQuery};
+use punctual_core::ports::{PortError, Rows, RowsNamed, RowsPage, RowsPlace, RowsQuery};
 
 use super::error::port_error;
 use super::expression::Placeholders;
@@ -64,15 +63,14 @@ impl Rows for DynamoLedger {
                 Ok(Stored::Alias(_)) => {}
                 Err(problem) => {
                     tracing::error!(%problem, "a row cannot be read");
-                    let id = item.get(names::DELIVERY_ID).and_then(|id| id.as_s().ok());
-                    found.unreadable.push(id.cloned().unwrap_or_default());
+                    found.unreadable.push(row::name(item));
                 }
             }
         }
         Ok(found)
     }
 
-    async fn rows_named(&self, ids: &[DeliveryId]) -> Result<Vec<Delivery>, PortError> {
-        self.read(ids).await
+    async fn rows_named(&self, ids: &[DeliveryId]) -> Result<RowsNamed, PortError> {
+        self.read_named(ids).await
     }
 }

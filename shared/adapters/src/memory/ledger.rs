@@ -8,8 +8,8 @@ use punctual_core::admission::Candidate;
 use punctual_core::delivery::{Delivery, Payload};
 use punctual_core::id::{Content, DeliveryId, DestinationId, IdempotencyKey, Reference, RunId};
 use punctual_core::ports::{
-    Acquired, Created, Cursor, EndedEntry, EndedPage, EndedPlace, EndedQuery, Ledger, Partition, PortError, Rows, RowsPage,
-    RowsPlace, RowsQuery, RunPage, RunRow, WakePage, WakeQuery, Written,
+    Acquired, Created, Cursor, EndedEntry, EndedPage, EndedPlace, EndedQuery, Ledger, Partition, PortError, Rows, RowsNamed,
+    RowsPage, RowsPlace, RowsQuery, RunPage, RunRow, WakePage, WakeQuery, Written,
 };
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -251,8 +251,8 @@ impl Rows for MemoryLedger {
         Ok(RowsPage { rows, unreadable: Vec::new(), next, read_units: 0.0 })
     }
 
-    async fn rows_named(&self, ids: &[DeliveryId]) -> Result<Vec<Delivery>, PortError> {
-        self.read(ids).await
+    async fn rows_named(&self, ids: &[DeliveryId]) -> Result<RowsNamed, PortError> {
+        Ok(RowsNamed { rows: self.read(ids).await?, unreadable: Vec::new() })
     }
 }
 
